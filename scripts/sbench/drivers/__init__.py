@@ -37,7 +37,7 @@ Where = slice | tuple
 # Features of a dataset or file that not every driver supports, because they need more than the bytes of one file.
 WITHIN = "virtual datasets"
 BESIDE = "virtual datasets of other files"
-IN_PLACE = "values in other files that a copy beside them would not be read from"
+IN_PLACE = "values in other files that a copy in the same folder would not be read from"
 LINKS = "trees with links, or with names that are not UTF-8"
 # Prefixes of the attributes that HDF5's dimension scales and netCDF4 use internally: not every library lists them.
 HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")

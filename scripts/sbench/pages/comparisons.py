@@ -75,8 +75,8 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = first.sort_values(["own", "decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
     note = write_caption(results, first) if len(first) else ""
-    asked = results.report.get_factor(list_asked_factors(results)[0]).title
-    order = words.fill("question first", factor=asked) if first["own"].nunique() > 1 else ""
+    factor = results.report.get_factor(list_asked_factors(results)[0]).title
+    order = words.fill("question first", factor=factor) if first["own"].nunique() > 1 else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "Main comparisons"
     return (
         Figure(name, title, note + order, _build_joint_panel(first, results), select_numbers(results, first)),

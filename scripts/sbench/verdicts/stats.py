@@ -1,4 +1,4 @@
-"""Compute confidence intervals, rates and verdicts from arrays of numbers (METHOD 16, 17 and 19).
+"""Compute confidence intervals, rates and verdicts from numbers (METHOD 16, 17 and 19).
 
 `d` is always an array (blocks, comparisons) of ln(contender / baseline), with NaN for incomplete blocks. All functions
 are symmetric: exchanging contender and baseline inverts every ratio and turns `faster` into `slower`.

@@ -159,7 +159,7 @@ REPORT = Report(
     unequal=_is_unequal,
 )
 METHOD = (
-    "A launch starts the MPI processes and reads many times; a record has one launch, or `launches`. An iteration lies "
+    "A launch starts the MPI processes and reads many times; a record has one launch or several. An iteration lies "
     "between two barriers: its latency is the time from the start of the first process to the end of the last, by the "
     "machine's clock (the longest of several machines). The page cache is set before every iteration, untimed. "
     "Bandwidth and median latency leave out a launch's first iteration if there are others.",
