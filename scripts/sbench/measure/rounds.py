@@ -83,9 +83,11 @@ def _choose_round(
     undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})
     names = list_cells_of_round(tried, undecided)
     measured, most = len(runs["repeat"].unique()), program.count_most_repeats(config)
-    # Blocks that replaced failed records are not further ones.
-    complete = measured - sum(len(order.blocks) for order in _list_extra(orders))
-    target = next((end for end in list_looks(program.count_repeats(config), most) if end > complete), complete)
+    # Blocks of other cells, and blocks with a failed record, are not theirs.
+    complete = max((one.states[-1].verdict.blocks for one in undecided), default=0)
+    ordered = sum(len(order.blocks) for order in orders)
+    ends = list_looks(program.count_repeats(config), most) if ordered < most + config["extra_blocks"] else []
+    target = next((end for end in ends if end > complete), complete)
     order = Order(blocks.list_next_blocks(taken, target - complete), names, last.round + 1)
     cost = _estimate_cost(runs, order)
     budget = config.get("budget_s")
