@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sbench.measure.judging import GUARD
 from sbench.verdicts import looks, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
 from tests.bench.common import Row, Say, count_false, simulate
@@ -44,6 +45,15 @@ def judge_adaptive_runs(folder: Path, say: Say, runs: int = 400, mixed: int = 30
     for (noise, draw), many in itertools.product(draws.items(), (1, 8, 24)):
         what = f"false verdicts per family of {many}, six looks, {noise}"
         yield count_false(what, simulate(what, partial(_has_false_verdict, many, draw), runs, say))
+    what = "false verdicts per family of 8, six looks, noise 10 %, a tenth of the records lost"
+    yield count_false(what, simulate(what, partial(_has_false_verdict, 8, _draw_with_losses), runs, say))
+    for correlation, blocks in itertools.product((0.0, 0.1, 0.2, 0.3), (6, 10, MOST)):
+        what = f"dependent blocks noticed, autocorrelation {correlation:g}, {blocks} blocks"
+        noticed = simulate(what, partial(_is_dependence_noticed, correlation, blocks), runs // 2, say)
+        yield Row(what, f"{100 * np.mean(noticed):.0f} %")
+    for shift in (0.0, 0.02, 0.05):
+        what = f"shift of {100 * shift:.0f} % between first and later rounds noticed"
+        yield Row(what, f"{100 * np.mean(simulate(what, partial(_is_shift_noticed, shift), runs // 2, say)):.0f} %")
     for mix, noise in itertools.product(MIXES, NOISES):
         what = f"{mix}, noise {100 * noise:.0f} %"
         fixed = {
@@ -59,6 +69,28 @@ def judge_adaptive_runs(folder: Path, say: Say, runs: int = 400, mixed: int = 30
 def _has_false_verdict(many: int, draw: Callable, seed: int) -> bool:
     d = draw(np.random.default_rng(seed), (MOST, many))
     return any(states[-1].verdict.verdict in ORDERED for states in looks.judge_looks(d, SCHEDULE))
+
+
+def _draw_with_losses(random: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return np.where(random.random(shape) < 0.1, np.nan, random.normal(0, 0.1, shape))
+
+
+def _is_dependence_noticed(correlation: float, blocks: int, seed: int) -> bool:
+    """Return whether the test of dependent blocks ends a run of 26 cells whose noise follows AR(1)."""
+    random = np.random.default_rng(seed)
+    noise = random.normal(0, 0.05, (blocks, 26))
+    for block in range(1, blocks):
+        noise[block] = correlation * noise[block - 1] + np.sqrt(1 - correlation**2) * noise[block]
+    d = noise[:, 1::2] - noise[:, ::2]
+    return stats.compute_serial_p(d, seed) < GUARD
+
+
+def _is_shift_noticed(shift: float, seed: int) -> bool:
+    """Return whether the test of a shift ends a run in which each contender shifts by its amount after 6 blocks."""
+    random = np.random.default_rng(seed)
+    d = random.normal(0, 0.03, (MOST, 13))
+    d[FIRST:] += random.normal(0, shift, 13) if shift else 0
+    return any(looks.compute_shift_p(d[:end], FIRST, seed) < GUARD for end in ENDS[1:])
 
 
 def _run(mix: str, noise: float, first: int, most: int, seed: int) -> _Run:

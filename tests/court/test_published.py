@@ -58,7 +58,7 @@ def test_a_call_without_the_raw_data_stops_before_the_first_page_and_writes_over
     status, _, text = (offline.parents[2] / "stopped.txt").read_text().partition("\n")
     assert status == "1"
     assert "raw file ec2-" in text
-    assert "name a folder of the raw data (--raw), or make pages of the available files" in text
+    assert "name a folder of the raw data (--raw), or make pages from the available files" in text
     for page in (ROOT / "reports/published").glob("*.md"):
         assert (offline.parent / "published" / page.name).read_bytes() == page.read_bytes()
 

@@ -158,8 +158,8 @@ def test_a_battery_that_cannot_run_is_one_line(place):
         ([".", "--limit", "zookeeper"], "--limit must be one of etcd, openshift (got zookeeper)"),
         ([], "sbench fit: the following arguments are required: folder; see sbench fit --help"),
         (["/nowhere"], "/nowhere is not a folder; name a folder on the volume"),
-        ([".", "--pause", "soon"], "--pause must be the seconds between two batteries, from 0 to 86400 (got soon)"),
-        ([".", "--pause", "nan"], "--pause must be the seconds between two batteries, from 0 to 86400 (got nan)"),
+        ([".", "--pause", "soon"], "--pause must be a number of seconds between batteries, from 0 to 86400 (got soon)"),
+        ([".", "--pause", "nan"], "--pause must be a number of seconds between batteries, from 0 to 86400 (got nan)"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, line):

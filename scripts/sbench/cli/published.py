@@ -12,7 +12,7 @@ def add_options(parser: Parser) -> None:
     """Add the subcommand's options to the parser."""
     add = parser.add_argument
     parser.add_path("--raw", default="", metavar="FOLDER", help="folder of the raw data (default: download them)")
-    add("--partial", action="store_true", help="make pages of the available data only, in a separate folder")
+    add("--partial", action="store_true", help="make pages from the available data only, in a separate folder")
     add("--cores", default="all", help="cores that Snakemake may use (default: %(default)s)")
     parser.add_path("--audit", nargs="+", default=[], metavar="CSV", help="audit these files instead of making pages")
     add("--study", default="", help="study whose columns the files have")

@@ -52,7 +52,7 @@ def _fetch_file(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path
             raise Problem(f"not found in {local.name}")
         return _expect_digest(places[0], raw)
     if "url" not in raw:
-        raise Problem("no download address, name a folder that contains it (published_data)")
+        raise Problem("it cannot be downloaded; name a folder that contains it (published_data)")
     path = kept / raw["sha256"][:16] / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

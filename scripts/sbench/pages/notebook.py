@@ -84,7 +84,7 @@ def run_notebook(path: Path, parameters: dict):
         Problem: the notebook is missing, does not accept a parameter, or one of its cells fails.
     """
     if not path.is_file():
-        raise Problem(f"{path} does not exist; name a notebook of notebooks/")
+        raise Problem(f"{path} does not exist; name a notebook in notebooks/")
     declared = papermill.inspect_notebook(str(path))
     if unknown := sorted(parameters.keys() - declared.keys()):
         raise Problem(f"{path}: unknown parameter {unknown[0]}; known: {', '.join(declared)}")

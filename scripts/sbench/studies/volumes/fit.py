@@ -65,7 +65,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
     limit, place = get_limit(limit_name), require_folder(directory)
     pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
     if pause_s > 86400:
-        raise Problem(f"--pause must be the seconds between two batteries, from 0 to 86400 (got {pause})")
+        raise Problem(f"--pause must be a number of seconds between batteries, from 0 to 86400 (got {pause})")
     folder = RESULTS / f"{limit['name']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     console, course = Console(stderr=True, highlight=False, markup=False), Course(limit)
     try:

@@ -24,7 +24,7 @@ _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 def main(argv: list[str] | None = None) -> int:
     """Write the records of all batteries, and the list of files that were left out, to a JSON file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--imports", required=True, type=json.loads, help="`imports` of a configuration, JSON")
+    parser.add_argument("--imports", required=True, type=json.loads, help="`imports` of a configuration, as JSON")
     parser.add_argument("--run", required=True, help="name of the run, for the records")
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
