@@ -249,6 +249,19 @@ def test_the_slowed_control_and_its_twin_are_in_every_round():
     assert original in look["cells"]
 
 
+@pytest.mark.rule(5)
+def test_what_a_round_leaves_out_is_neither_missing_nor_judged_again():
+    config = configure(Path(), controls=1, most_repeats=20)
+    simulation = Simulation(config, apart(1.5, 1.07), noise=0.05, seed=3)
+    *_, last = simulation.call()
+    assert max(simulation.measured) > 6
+    rows = judge(config, simulation.folder)
+    assert not rows["note"].str.contains("missing").any()
+    slow5 = rows[rows["contender"].str.contains("slow5")].iloc[0]
+    assert (slow5["look"], slow5["blocks"]) == (1, 6)
+    assert [row["look"] for row in last["comparisons"] if row["control"] == "slow5"] == [1]
+
+
 def test_the_slowed_control_stays_open_until_its_slowdown_is_found():
     config = configure(Path(), controls=1, most_repeats=20)
     slowed = {"slow10": 1.1, "slow5": 1.05}

@@ -20,8 +20,8 @@ def main(argv: list[str] | None = None) -> int:
         more = sum(map(len, absent.values())) - 1
         others = f" (and {more} more)" * bool(more)
         raise Problem(
-            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages from the available files "
-            "in reports/published-partial (--partial)"
+            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages from the available"
+            " files in reports/published-partial (--partial)"
         )
     write_json(given.out, absent)
     return 0

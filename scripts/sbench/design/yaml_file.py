@@ -37,9 +37,7 @@ def read_mapping(file: Path) -> dict:
             if isinstance(part, yaml.MappingNode):
                 _expect_once(file, place, part)
             elif isinstance(part, yaml.ScalarNode) and len(part.value) > _LONGEST_TEXT:
-                raise Problem(
-                    f"{_format_place(file, part)}: a value must have at most {_LONGEST_TEXT:,} characters"
-                )
+                raise Problem(f"{_format_place(file, part)}: a value must have at most {_LONGEST_TEXT:,} characters")
             elif isinstance(part, yaml.ScalarNode) and part.style is None and file.suffix != ".json":
                 _expect_as_written(file, place, part, loader.construct_object(part), is_key)
         values = loader.construct_document(node) if node else None

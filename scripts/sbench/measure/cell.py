@@ -80,34 +80,33 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
     store = stores.get_store(settings["store"])
     facts = host.read_facts(files[0] if files else settings["store"].get("path", "."))
-    with contextlib.ExitStack() as stack:
-        fault = faults.plan_fault(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
-        served, location, env = stores.serve_dataset(
-            stack, settings["store"], provision, filter_environment(), arguments.servers, servers_log, fault
-        )
-        job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
-        job |= {"far": store.is_networked, **{key: provision[key] for key in ("manifest", "local_files")}}
-        job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_make_scratch_folder(stack, arguments.out))}
-        job |= {"served_folder": str(served.folder) if served else None}
-        prefix = (
-            trust.build_command_prefix(env)
-            if settings["store"].get("tls") and not trust.describe_mount_obstacle()
-            else []
-        )
-        python = [*prefix, environment["python"]]
-        unknown = "elsewhere" if store.elsewhere else "unverified"
-        network = (
-            _measure_network(arguments, store, settings, manifest, location, env)
-            if store.is_networked and manifest
-            else None
-        )
-        parts, windows = [], []
-        limited = stop_after(get_program_name(settings["study"]), cell["time_limit_s"])
-        with _report_injected_faults(served, fault), limited:
-            for number in range(launches := settings.get("launches", 1)):
-                with contextlib.ExitStack() as of_launch:
-                    launch_job = job | {"is_last_launch": number == launches - 1}
-                    child = Child(of_launch, python, settings["study"], launch_job, env, log)
+    fault = faults.plan_fault(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
+    unknown = "elsewhere" if store.elsewhere else "unverified"
+    job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "far": store.is_networked}
+    job |= {"manifest": provision["manifest"], "local_files": provision["local_files"]}
+    job |= {"time_limit_s": cell["time_limit_s"]}
+    launches, parts, windows, network = settings.get("launches", 1), [], [], None
+    served: Served | None = None
+    location: dict = {}
+    env: dict[str, str] = {}
+    with contextlib.ExitStack() as limits:
+        for number in range(launches):
+            # The server starts again, too: its start has its own luck.
+            with contextlib.ExitStack() as stack:
+                served, location, env = stores.serve_dataset(
+                    stack, settings["store"], provision, filter_environment(), arguments.servers, servers_log, fault
+                )
+                job |= {"location": location, "scratch": str(_make_scratch_folder(stack, arguments.out))}
+                job |= {"served_folder": str(served.folder) if served else None}
+                job |= {"is_last_launch": number == launches - 1}
+                if number == 0 and store.is_networked and manifest:
+                    network = _measure_network(arguments, store, settings, manifest, location, env)
+                if number == 0:
+                    limits.enter_context(stop_after(get_program_name(settings["study"]), cell["time_limit_s"]))
+                is_wrapped = settings["store"].get("tls") and not trust.describe_mount_obstacle()
+                python = [*(trust.build_command_prefix(env) if is_wrapped else ()), environment["python"]]
+                with _report_injected_faults(served, fault):
+                    child = Child(stack, python, settings["study"], job, env, log)
                     meter = resources.Meter({"reader": child.pid, **(served.list_pids() if served else {})})
                     windows.append(Window(settings["cell"].get("cache", "any"), files, served, unknown, meter))
                     parts.append(child.receive_record(windows[-1], served))

@@ -191,7 +191,8 @@ class Family:
             row = dict(zip(JUDGEMENT, values, strict=True))
             if self._schedule:
                 last = states[number][-1]
-                row |= dict(zip(LOOKED, (last.look, self._schedule.most, last.name), strict=True))
+                name = "" if outcome == Outcome.NOT_COMPARABLE else last.name
+                row |= dict(zip(LOOKED, (last.look, self._schedule.most, name), strict=True))
             judgements.append((row, states[number]))
         return judgements
 
@@ -220,7 +221,10 @@ class Family:
         """
         status, ended = ([table[:, number] for table in self._get_arms(column)] for column in ("status", "timed_out"))
         status = [np.where(np.arange(len(of_arm)) < end, of_arm, np.nan) for of_arm in status]
-        gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
+        both, either = pd.notna(status[0]) & pd.notna(status[1]), pd.notna(status[0]) | pd.notna(status[1])
+        # A later round measures an arm without the other for another comparison.
+        due = np.where(np.arange(len(both)) < self._first, either, both)
+        gone = {"failed, invalid or missing in an arm": ~complete & due}
         for column, what in _TOGETHER.items():
             gone[f"measured {what}, {NOT_USED}"] = complete & self._mismatches[column][:, number]
         gone["ended by the time limit in an arm, with the limit as its time"] = used & (

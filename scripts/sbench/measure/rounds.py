@@ -104,7 +104,7 @@ def _choose_round(
         reason = (
             f"stopped: {cost.spent:.0f} s of budget_s ({budget:g} s) are spent, a round would take {cost.round:.0f} s"
         )
-    words = _describe_states(measured, comparisons)
+    words = _describe_states(measured, comparisons, any(one.factor == CONTROL for one in undecided))
     if reason:
         order = Order([], None, last.round)
     else:
@@ -217,8 +217,11 @@ def _estimate_cost(runs: pd.DataFrame, order: Order) -> _Cost:
     return _Cost(float(seconds.sum()), len(order.blocks) * sum(value if value == value else typical for value in each))
 
 
-def _describe_states(measured: int, comparisons: Sequence[Judged]) -> str:
-    """Count the comparisons by state, in words; cells that are not comparable stay so whatever is measured."""
+def _describe_states(measured: int, comparisons: Sequence[Judged], is_control_open: bool) -> str:
+    """Count the comparisons by state, in words; cells that are not comparable stay so whatever is measured.
+
+    `is_control_open`: whether the control slowed by 10 % was not found so far.
+    """
     compared = [one for one in comparisons if one.values["verdict"] != Outcome.NOT_COMPARABLE]
     states = [one.states[-1].name if one.states else OPEN for one in compared]
     given_up, still, apart = states.count(GIVEN_UP), states.count(OPEN), len(comparisons) - len(compared)
@@ -227,7 +230,8 @@ def _describe_states(measured: int, comparisons: Sequence[Judged]) -> str:
         f" {sizes.format_count(len(comparisons), 'comparison')} decided"
     )
     counts = {"given up": given_up, "not comparable": apart, "open": still}
-    return ", ".join([words, *(f"{count} {state}" for state, count in counts.items() if count)])
+    parts = [words, *(f"{count} {state}" for state, count in counts.items() if count)]
+    return ", ".join(parts + ["the slowdown of the control not found"] * is_control_open)
 
 
 def _build_look(order: Order, words: str) -> dict:

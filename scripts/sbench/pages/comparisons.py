@@ -132,7 +132,10 @@ def _format_states(rows: pd.DataFrame) -> list[str]:
     """Return how many blocks decided each comparison, or left it open or given up, and how many there may be."""
     states = rows[["state", "blocks", "most_repeats"]].itertuples(index=False, name=None)
     how = {"same": "decided", "open": "undecided"}
-    return [f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" for state, blocks, most in states]
+    return [
+        f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" if state else ""
+        for state, blocks, most in states
+    ]
 
 
 def draw_looks(results: Results) -> Figure:

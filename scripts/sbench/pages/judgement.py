@@ -13,7 +13,7 @@ from sbench.pages.results import Results
 from sbench.pages.run_files import is_true
 from sbench.probe.slowed import SHARES
 from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
-from sbench.verdicts.looks import GIVEN_UP, OPEN
+from sbench.verdicts.looks import DECIDED, GIVEN_UP, OPEN, SAME
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 TOO_NOISY = 2  # detectable ratio above which a run is too noisy
@@ -197,11 +197,12 @@ def describe_looks(run: Results) -> str:
     if "most_repeats" not in rows or rows.empty:
         return ""
     states, most = rows["state"].value_counts(), int(rows["most_repeats"].max())
-    given_up, still = (int(states.get(name, 0)) for name in (GIVEN_UP, OPEN))
-    parts = [words.fill("decided of", decided=len(rows) - given_up - still, many=len(rows))]
-    parts += [words.fill("given up", many=given_up)] * bool(given_up) + [words.fill("still open", many=still)] * bool(
-        still
+    decided, given_up, still = (
+        sum(int(states.get(name, 0)) for name in names) for names in ((DECIDED, SAME), (GIVEN_UP,), (OPEN,))
     )
+    counts = {"given up": given_up, "not comparable": len(rows) - decided - given_up - still, "still open": still}
+    parts = [words.fill("decided of", decided=decided, many=len(rows))]
+    parts += [words.fill(name, many=many) for name, many in counts.items() if many]
     return words.fill("looks taken", blocks=int(rows["blocks"].max()), most=most, parts=prose.format_list(parts))
 
 

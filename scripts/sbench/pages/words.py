@@ -192,6 +192,7 @@ TEMPLATES = {
     "looks taken": "After {blocks} of at most {most} blocks: {parts}.",
     "decided of": "{decided} of {many} comparisons decided",
     "given up": "{many} given up, as the most blocks would not show them",
+    "not comparable": "{many} not comparable",
     "still open": "{many} open",
     "looks": "Each row is a look at the results; a comparison ends at the look that decides it or gives it up. At most "
     "{many} comparisons, those with most looks.",

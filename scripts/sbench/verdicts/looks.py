@@ -120,7 +120,7 @@ def judge_looks(
     beside: Floats | None = None,
     seed: int = 1,
 ) -> list[list[State]]:
-    """Return the states of each comparison of a family, from the first look to the look that ended it.
+    """Return the states of each comparison of a family at the looks that add blocks to it, until one ends it.
 
     At look k the threshold c_k is the smallest with share{s: T(s, n_j) > c_j for some j <= k} <= the level spent; T is
     the largest |t| of the family under the flip s of whole blocks. As the thresholds depend on |d| alone, the measured
@@ -167,7 +167,9 @@ def judge_looks(
         detectable = np.fmax(compute_detectable(np.full(len(n), critical), reach, error, n), math.exp(bound))
         detectable[~enough] = math.nan
         for number, of_comparison in enumerate(states):
-            if of_comparison and of_comparison[-1].name != OPEN:
+            has_left = of_comparison and of_comparison[-1].name != OPEN
+            # Without a further block there is nothing to judge.
+            if has_left or (of_comparison and of_comparison[-1].verdict.blocks == n[number]):
                 continue
             outcome = Outcome.TOO_FEW
             if enough[number]:
