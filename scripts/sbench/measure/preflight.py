@@ -47,7 +47,7 @@ def run_checks(file: str, as_json: bool = False) -> int:
         print_json({"checks": made})
     elif slurm.has_nodes_elsewhere():
         print(
-            f"These checks are of this machine. Cells run on nodes of Slurm; check them too: srun ./sbench check {file}"
+            f"These checks are for this machine. Cells run on Slurm nodes; to check a node: srun ./sbench check {file}"
         )
     return int(not all(one["passed"] for one in made))
 

@@ -88,7 +88,7 @@ def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str
         caption: caption of the figure.
     """
     if not set(shown) <= set(run.records):
-        return Figure(name, title, "These data lack the parts of times.", (), pd.DataFrame())
+        return Figure(name, title, "These data do not contain the parts of the times.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
     table = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
     panels = []

@@ -225,8 +225,8 @@ TEMPLATES = {
     "table at a glance": "{new} vs {old}, a column per metric. The {title} decides; the other columns locate a "
     "difference.",
     "table of verdicts": "All comparisons of the {title}: ratio of first name to second name, median over all blocks; "
-    "p, corrected for all comparisons of the factor; looks, the times that the verdict was read as blocks were "
-    "added.{where}",
+    "p, corrected for all comparisons of the factor; number of looks at the results, as blocks were added."
+    "{where}",
     "colours of verdicts": "the verdict, grey if undecided",
     "table of requests": "Requests and bytes that reached the store within the timed window (medians over the "
     "repeats), connections opened, and the mean number of requests in flight while there was any. Amplification: "

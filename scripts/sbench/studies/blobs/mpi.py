@@ -200,7 +200,7 @@ def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
     per_node = str(-(-count // nodes))
     if mpi.hostfile and (there := count_slots(Path(mpi.hostfile))) < count:
         raise Problem(
-            f"{mpi.hostfile} has {there} slots for {count} processes; add hosts (name:slots, one per line),"
+            f"{mpi.hostfile} has {there} slots, too few for {count} processes; add hosts (name:slots, one per line),"
             " or reduce the processes"
         )
     if mpi.launcher:

@@ -9,8 +9,8 @@ TEMPLATES = {
     "processes: {library}.",
     "table of writing": "Writing: bytes of the values divided by the time; medians, 95 % CI.",
     "table of nodes": "CPU time and memory of a service's nodes during a cell; medians.",
-    "table of trials": "The service's limit is {limit}. Outcomes over all repeats; memory: growth of the peak of a "
-    "node during the request; medians.",
+    "table of trials": "The service's limit is {limit}. Outcomes are those of all repeats. Memory is the median growth "
+    "of a node's peak during the request.",
     "colours of trials": "all repeats succeeded; all repeats failed",
     "above limit": "{how}, {answered} of {of} binary reads and writes of {times} times the request limit "
     "succeeded{others}.",
