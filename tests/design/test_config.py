@@ -258,10 +258,10 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
     with pytest.raises(Problem, match="cannot be read: No such file"):
         configuration.load_config(tmp_path / "absent.yaml")
     (tmp_path / "bad.yaml").write_text("run: [\n", encoding="utf-8")
-    with pytest.raises(Problem, match="is not YAML at line 2"):
+    with pytest.raises(Problem, match=r"is not valid YAML \(line 2\)"):
         configuration.load_config(tmp_path / "bad.yaml")
     (tmp_path / "month.yaml").write_text("run: 2026-13-01\n", encoding="utf-8")
-    with pytest.raises(Problem, match="is not YAML: month must be in"):
+    with pytest.raises(Problem, match="is not valid YAML: month must be in"):
         configuration.load_config(tmp_path / "month.yaml")
     (tmp_path / "latin.yaml").write_bytes("run: a\n# für\n".encode("latin-1"))
     with pytest.raises(Problem, match="is not UTF-8 at line 2; save it as UTF-8"):
@@ -284,7 +284,7 @@ def bomb(first: str, each: str) -> bytes:
 @pytest.mark.parametrize(
     "data, line",
     [
-        (b'run: "a\0"', "is not YAML: unacceptable character #x0000"),
+        (b'run: "a\0"', "is not valid YAML: unacceptable character #x0000"),
         (b'run: "a\\0"\nstudies: {shots: {}}', "run: 'a\\x00' has the control character '\\x00'; remove it"),
         (b"run: " + b"[" * 3000 + b"]" * 3000, "must have at most 32 levels of nesting, and no alias to itself"),
         (b"run: " + b"[" * 300 + b"]" * 300, "must have at most 32 levels of nesting, and no alias to itself"),

@@ -13,11 +13,13 @@ import pytest
 import yaml
 from batteries import until
 from conftest import ROOT, artefact, copy_project, make_ready, need_slurm, processes_of
-from small_runs import SINGLE, records, write
+from small_runs import SINGLE, TINY, launch, records, write
 
+from sbench.design.config import load_config
 from sbench.measure import gather
 from sbench.probe import dask_workers, slurm
 from sbench.probe.program import Problem
+from tests.helpers.rounds import Simulation
 
 pytestmark = pytest.mark.late
 
@@ -284,6 +286,32 @@ def test_cells_of_a_library_that_could_not_be_built_are_not_submitted(tiny_queue
     again = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
     assert again.returncode == 1, again.stdout + again.stderr
     assert "lacks an h5py wheel with HDF5 9.9.9" in again.stdout + again.stderr
+
+
+@pytest.mark.rule(5)
+def test_a_call_on_a_cluster_measures_a_round_and_says_how_to_go_on(tiny_queue: Path, monkeypatch: pytest.MonkeyPatch):
+    """The first round is synthetic, with an undecided comparison."""
+    monkeypatch.chdir(tiny_queue)
+    write(tiny_queue, TINY | {"repeats": 6, "most_repeats": 8})
+    before = Simulation(load_config("config/config.yaml"), lambda levels: 1.0, noise=0.05, seed=3)
+    before.call(most_looks=0)
+    # Nothing is missing: the call looks at the results.
+    first = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
+    assert first.returncode == 0, first.stdout + first.stderr
+    line = "shots: comparisons are undecided; repeat the command, which measures 2 blocks of 2 cells"
+    assert line in first.stdout + first.stderr
+    assert max(one["repeat"] for one in records(tiny_queue).values()) == 6
+    second = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
+    assert second.returncode == 0, second.stdout + second.stderr
+    measured = [one for one in records(tiny_queue).values() if one["repeat"] > 6]
+    assert sorted((one["repeat"], one["round"]) for one in measured) == [(7, 2), (7, 2), (8, 2), (8, 2)]
+    for one in measured:
+        (tiny_queue / "results/tiny/shots/records" / one["name"] / f"repeat={one['repeat']}.json").unlink()
+    options = ("--", "--workflow-profile", "profiles/generic", "--seconds-between-status-checks", "1")
+    path = os.environ | {"PATH": f"{tiny_queue / 'queue'}:{os.environ['PATH']}"}
+    done = launch(tiny_queue, *options, env=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert max(one["repeat"] for one in records(tiny_queue).values()) == 8
 
 
 def submitted(clone: Path, *options: str) -> subprocess.CompletedProcess:

@@ -287,7 +287,8 @@ def test_a_hostfile_with_fewer_slots_than_processes_is_refused(on_disk, tmp_path
     hostfile.write_text("# ours\nnode-1:2\nnode-2\n", encoding="utf-8")
     here.settings["mpi"]["hostfile"] = str(hostfile)
     assert here.problem() == (
-        f"{hostfile} has 3 slots, too few for 4 processes; add hosts (name:slots, one per line), or reduce the processes"
+        f"{hostfile} has 3 slots, too few for 4 processes; add hosts (name:slots, one per line), or reduce the number"
+        " of processes"
     )
     hostfile.write_text("node-1 slots=4\nnode-2:many\n", encoding="utf-8")
     assert here.problem() == f"{hostfile}: a line must be host:slots (got 'node-2:many')"

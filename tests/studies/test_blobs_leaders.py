@@ -170,7 +170,7 @@ def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
     [(text, _)] = leaders.write_headline(leaders.find_leads(run), run)
-    assert "repeats are too few for a verdict" in text
+    assert "there are too few repeats for a verdict" in text
     assert leaders.find_leads(run)[0].kind == "few"
 
 

@@ -47,7 +47,7 @@ def read_mapping(file: Path) -> dict:
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = str(getattr(error, "problem", None) or error).partition("\n")[0]
-        raise Problem(f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {words}") from error
+        raise Problem(f"{file} is not valid YAML{f' (line {mark.line + 1})' if mark else ''}: {words}") from error
     if not isinstance(values, dict):
         raise Problem(f"{file} must contain a mapping; see config/config.yaml for an example")
     return values

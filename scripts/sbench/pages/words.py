@@ -101,7 +101,7 @@ TEMPLATES = {
     "each as fast": ", equally fast",
     "unjudged": "it needs repeats to judge",
     "apart": "the configurations are not comparable",
-    "few": "repeats are too few for a verdict",
+    "few": "there are too few repeats for a verdict",
     "ahead": "it has no verdict, so the order is undecided",
     "slow blocks": "; in {slow} of {blocks} blocks {who} took {times} its usual time relative to the other",
     "slow blocks of both": "; in {slow} of {blocks} blocks the ratio was off by {times}",

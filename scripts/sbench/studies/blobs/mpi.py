@@ -201,7 +201,7 @@ def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
     if mpi.hostfile and (there := count_slots(Path(mpi.hostfile))) < count:
         raise Problem(
             f"{mpi.hostfile} has {there} slots, too few for {count} processes; add hosts (name:slots, one per line),"
-            " or reduce the processes"
+            " or reduce the number of processes"
         )
     if mpi.launcher:
         return [word.replace("{nodes}", str(nodes)).replace("{per_node}", per_node) for word in mpi.launcher]

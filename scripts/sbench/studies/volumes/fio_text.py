@@ -121,7 +121,7 @@ def _parse_json(text: str) -> Iterator[dict]:
             which = f" in output {number} of {len(begins)}" if len(begins) > 1 else ""
             if "Unterminated" in error.msg or re.fullmatch(r'\s*[\w".+-]*\s*', part[error.pos :]):
                 raise Problem(f"is cut off{which}: fio was interrupted, or the copy is incomplete") from error
-            raise Problem(f"is damaged{which} in line {error.lineno} of fio's output ({error.msg})") from error
+            raise Problem(f"is damaged{which} at line {error.lineno} of fio's output ({error.msg})") from error
         except ValueError as error:
             raise Problem("is damaged: a number has too many digits") from error
         signal = _SIGNALLED.search(text, ended, begin)

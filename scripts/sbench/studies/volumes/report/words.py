@@ -111,8 +111,8 @@ TEMPLATES = {
     "the jobs' percentiles, with the smallest and the largest. Device writes per write: I/Os of the device per write "
     "of fio.",
     "table of jobs": "{metric} of {operation} in {unit}, by job and volume{about}.",
-    "yellow": "yellow (△) from {height:g} ms on, ",
-    "red": "red (▲) from {height:g} ms on",
+    "yellow": "yellow (△) at {height:g} ms or more, ",
+    "red": "red (▲) at {height:g} ms or more",
     "table of node": "{about}: latencies of {operation}, rates, and the state of the host, job by job.",
     "table of left out": "Files of the import that could not be used.",
     "table of batteries": "Batteries in the order of their start (UTC).",
