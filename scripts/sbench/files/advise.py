@@ -1,7 +1,8 @@
 """Recommend how to read HDF5 files: try drivers, caches and copies in other layouts, and choose the fastest.
 
-The requests and bytes of each way to read the files and of each layout are forecast; only the best are measured, and
-compared with the original files. The advice tells how to repack the files, how to open them, and the gain and cost.
+Requests and bytes are forecast for each combination of file layout, driver and driver settings. Only the best
+combinations are measured and compared with the original files. The advice tells how to repack the files, how to open
+them, how much faster they are to read, and how much the copies cost.
 """
 
 import contextlib
@@ -93,9 +94,7 @@ def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
 
 
 def _make_config(query: Query) -> Path:
-    """Return the path of the run's configuration for a query.
-
-    If it does not exist yet, make the copies and write it.
+    """Return the path of the configuration file for a query; on the first call, make the copies and write the file.
 
     Raises:
         Problem: the run's name is in use for a different query, or the files cannot be used.
@@ -142,7 +141,7 @@ def _select_sample(of_set: Sequence[Source]) -> list[Source]:
 
 
 def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
-    """Return the files that have datasets to read, and print why other files are left out.
+    """Return the files that contain datasets to read, and print for each of the rest why it is left out.
 
     Raises:
         Problem: none of the files has datasets to read.
@@ -163,9 +162,9 @@ def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Ac
 
 
 def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
-    """Return patterns that exclude datasets whose values are in other files, because copies would lack these values.
+    """Return patterns that exclude datasets whose values are stored in other files, and print each such dataset.
 
-    Each excluded dataset is printed.
+    A copy of a file would lack these values.
     """
     entries = {}
     for one in some:
@@ -177,7 +176,7 @@ def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[st
 
 
 def _ensure_python(results: Path) -> str:
-    """Build the environment for reading, if necessary, and return the path of its Python interpreter."""
+    """Build the environment that reads the files, if necessary, and return the path of its Python interpreter."""
     artefact = results / "environments" / f"{_READERS}.json"
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
     done = subprocess.run(build_command("build_library", *spec), check=False)
@@ -187,7 +186,10 @@ def _ensure_python(results: Path) -> str:
 
 
 def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
-    """Make files available on the same disk as the scratch folder, as the files themselves, symbolic links or copies.
+    """Make files available in one file system under distinct names, by copies or symbolic links where necessary.
+
+    Files in another file system or in a bucket are copied to `folder`. Local files whose names repeat get symbolic
+    links there, and the rest are used from where they are.
 
     Returns:
         The paths, in the order of `some`.
@@ -218,7 +220,7 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
 
 
 def _build_config(name: str, trial: Trial, where: dict) -> dict:
-    """Build the configuration of the run; it measures nothing if all files are smaller than `_SMALL`."""
+    """Build the configuration of the run, which measures nothing if all files are smaller than `_SMALL`."""
     small = max(path.stat().st_size for path in trial.files) < _SMALL
     arms = [] if small else trial.choose_arms()
     slowest = max((arm.compute_rank(trial.accesses)[0] for arm in arms), default=0)
@@ -245,7 +247,7 @@ def _build_mapping(arm: ways.Arm, accesses: Accesses) -> dict:
 
 
 def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
-    """Measure the ways to read in a configuration; return the run's exit status and the lines of the advice."""
+    """Execute the run that a configuration describes, and return its exit status and the lines of the advice."""
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
@@ -268,7 +270,7 @@ def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
 
 
 def _describe_plan(config: Path, repeats: int) -> str:
-    """Describe how many measurements the run makes, and the estimated time."""
+    """Describe the number of measurements that the run makes, and its estimated duration."""
     resolved = configuration.load_config(config, {"repeats": repeats})
     cells, omitted = matrix.expand_matrix(resolved, "shots")
     once = [cell for cell in cells if not cell.twin_of]
@@ -284,7 +286,10 @@ def _describe_plan(config: Path, repeats: int) -> str:
 
 
 def _run_probes(config: Path, settings: dict) -> None:
-    """Measure each way to read ("arm") once as a probe, and add the next best arm for each missed forecast."""
+    """Measure each combination of layout, driver and settings ("arm") once, as a probe.
+
+    For each arm that took much longer than forecast, the next best arm is added to the configuration and also probed.
+    """
     shots, results = settings["studies"]["shots"], Path("results", settings["run"])
     once = config.with_name("probe.json")
     for _ in range(_REPLACED):
@@ -325,10 +330,10 @@ def _list_removals(settings: dict, results: Path) -> Iterator[str]:
 
 
 def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
-    """Return shell arguments (paths and patterns) that match the user's files, for commands that the user can run.
+    """Return paths and shell patterns that match the user's files, for commands that the user can run.
 
-    Folders become patterns by file suffix, and patterns with `**` are replaced, because not all shells support them.
-    Files in a bucket become a pattern of their downloads.
+    A folder is replaced by one pattern per file suffix. Patterns with `**` are replaced too, because not all shells
+    support them. Files in a bucket are replaced by a pattern that matches their downloaded copies.
     """
     if of_set[0].reader:
         return [f"{ORIGINAL}/*"]
@@ -349,18 +354,18 @@ def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[s
 
 
 def _format_path(path: Path) -> str:
-    """Return a path relative to the working directory, or unchanged if it is outside the working directory."""
+    """Format a path relative to the working directory, or unchanged if it is outside that directory."""
     below = os.path.relpath(path)
     return str(path) if below.startswith("..") else below
 
 
 def _expand_pattern(pattern: str) -> list[str]:
-    """Expand a path or pattern like a shell."""
+    """Expand a path or glob pattern as a shell would."""
     return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
 
 
 def _build_locations(trial: Trial, first: Source, at: dict | None) -> dict:
-    """Return the paths or keys at which to open the first file and its copies, and the region of the bucket."""
+    """Return where the first file and its copies can be opened (paths or object keys), and the bucket's region."""
     name, store = Path(first.name).name, trial.place.store
     path = _format_path(Path(first.where))
     if trial.is_mirrored and not at:

@@ -39,7 +39,10 @@ def format_advice(run: Results) -> list[str]:
 
 
 def build_statements(advice: Advice, run: Results) -> tuple[Statement, ...]:
-    """Build the checkable statements of the advice: the gain and counts of the best way, or that no way is faster."""
+    """Build the statements of the advice, which can be checked against the records.
+
+    They state how much faster the recommended way to read is and how many requests it needs, or that no way is faster.
+    """
     if advice.best is advice.base:
         faster = (*advice.uneven, *advice.faster)
         others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
@@ -60,7 +63,7 @@ def _list_comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
 
 
 def format_forecast_advice(facts: dict) -> list[str]:
-    """Format advice based on forecasts only as lines of plain text.
+    """Format advice that is based on forecasts alone as lines of plain text.
 
     Args:
         facts: section `advice` of the configuration.
@@ -92,7 +95,7 @@ def _format_lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str
 
 
 def build_answer(run: Results) -> pages.Answer | None:
-    """Build the headline, next steps and figure of a run for advice; None for other runs."""
+    """Build the headline, next steps and figure of an advice run; None for other runs."""
     if not (advice := read_advice(run)):
         return None
     best, target = advice.best, _build_target(advice.facts, advice.best)
@@ -109,7 +112,10 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_reasons(run: Results) -> list[Sentence]:
-    """Return sentences on the times and requests, and the notes, of a run for advice; [] for other runs."""
+    """Return the sentences that support the advice: times, requests, cost of copies, and notes.
+
+    The list is empty if the run is not for advice.
+    """
     if not (advice := read_advice(run)):
         return []
     effort = (
@@ -121,7 +127,9 @@ def list_reasons(run: Results) -> list[Sentence]:
 
 
 def describe_outcome(run: Results) -> dict:
-    """Return the outcome for the recommended way and the first access, or for the best other way if none is faster.
+    """Describe how the recommended way to read compares with the original files, for the first access.
+
+    If no way is faster, describe the best of the remaining ways instead.
 
     Returns:
         arm, layout: the arm, and the name of its set of files.
@@ -140,7 +148,7 @@ def describe_outcome(run: Results) -> dict:
 
 
 def show_ways(page: Page, run: Results) -> None:
-    """Render the table of all ways with forecasts and measurements, and the copies, if the run is for advice."""
+    """Render the list of copies, and the table of forecasts and measurements, if the run is for advice."""
     if facts := get_advice_facts(run):
         page.show_section("Ways considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
         page.show_table(_build_ways_table(run, facts), "")
@@ -158,7 +166,7 @@ def _draw_ways(advice: Advice, run: Results) -> Figure:
 
 
 def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
-    """Describe the gain of the recommended way over the original files.
+    """Describe how much faster the recommended way is than reading the original files.
 
     Args:
         advice: the measured ways.
@@ -179,7 +187,7 @@ def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> st
 
 
 def _describe_file_gains(advice: Advice) -> list[str]:
-    """Describe the range of gains of individual files, and to which files the advice applies."""
+    """Describe the range of speed-ups over individual files, and to which files the advice applies."""
     if not (many := len(advice.best.gains)):
         together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
         return [words.fill("these alone")] if together else []
@@ -214,7 +222,10 @@ def _describe_ratio(advice: Advice, level: str) -> str:
 
 
 def _describe_effort(advice: Advice, level: str) -> str:
-    """Describe the time and the requests per object for the best way and the base, for an access."""
+    """Describe the time and the number of requests per object, for the recommended way and for the baseline.
+
+    `level` is the access to describe.
+    """
     both = [way.cells[level] for way in (advice.best, advice.base)]
     after, before = (prose.format_number(cell["total_s"] / advice.files) for cell in both)
     effort = words.fill("effort", after=after, before=before)
@@ -232,7 +243,10 @@ def _describe_seconds(advice: Advice, way: Way) -> str:
 
 
 def _list_clients(advice: Advice, run: Results) -> list[str]:
-    """Return a note on the times of first and further files, if a record reads several files with the same client."""
+    """Return a note with the times of the first file and of later files that are read with the same client.
+
+    The list is empty if each client reads a single file.
+    """
     times = [_compute_file_times(run, way) for way in (advice.best, advice.base)]
     if advice.files < 2 or None in times:
         return []
@@ -250,7 +264,7 @@ def _compute_file_times(run: Results, way: Way) -> tuple[float, float] | None:
 
 
 def _list_misses(advice: Advice, run: Results) -> list[str]:
-    """Return a note for each way that took much longer than its forecast plus its CPU time."""
+    """Return a note for each way to read that took much longer than its forecast and its CPU time together."""
     cpu = run.samples.groupby(["cell", "repeat"], observed=True)["cpu-time"].sum().groupby("cell").median()
     missed = []
     for way in advice.ways:
@@ -281,7 +295,7 @@ def _describe_uneven(way: Way) -> str:
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
-    """Return a note if the way with default settings was not measured because it would take too long."""
+    """Return a note if the default settings were not measured because reading would have taken too long."""
     first = advice.facts["considered"][0]
     if get_arm_key(first) == get_arm_key(advice.base.arm):
         return []

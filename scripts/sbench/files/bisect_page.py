@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 def build_answer(run: Results) -> pages.Answer | None:
-    """Build the headline, next steps and figure of a bisection; None if the run is not a bisection."""
+    """Build the headline, next steps and figure of a bisection; return None if the run is not a bisection."""
     if not (section := _get_section(run)):
         return None
     headline = {"changed": _describe_change, "same": _describe_same, "undecided": _describe_undecided}[
@@ -25,7 +25,7 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_differences(run: Results) -> list[Sentence]:
-    """Return a sentence on other differences between the libraries before and after the change, if one was found."""
+    """Return a sentence on what else differs between the libraries before and after the change; [] without a change."""
     section = _get_section(run)
     if section.get("outcome") != "changed":
         return []
@@ -35,7 +35,10 @@ def list_differences(run: Results) -> list[Sentence]:
 
 
 def show_releases(page: Page, run: Results) -> None:
-    """Render the measured and skipped releases, other changes, and the order of reads, if the run is a bisection."""
+    """Render the measured and skipped releases, further changes, and the order of reads.
+
+    Do nothing if the run is not a bisection.
+    """
     if section := _get_section(run):
         page.show_table(_build_releases_table(run), "")
         skipped, others = section["skipped"].items(), section["others"]
@@ -56,7 +59,7 @@ def _find_cell(run: Results, release: str) -> pd.Series | None:
 
 
 def _format_counts(run: Results, *releases: str) -> str:
-    """Format the requests and bytes of releases, such as "111 → 4 requests and 513 → 24.0 MiB"."""
+    """Format the requests and bytes of releases, as in "111 → 4 requests and 513 → 24.0 MiB"."""
     cells = [cell for cell in (_find_cell(run, release) for release in releases) if cell is not None]
     requests = " → ".join(f"{cell['requests']:,.0f}" for cell in cells)
     sizes = " → ".join(names.format_rate(cell["bytes_offered"] / MIB) for cell in cells)
@@ -76,7 +79,7 @@ def _describe_change(run: Results) -> str:
 
 
 def _format_times(run: Results) -> str:
-    """Format the median times of both releases and their ratio, such as "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
+    """Format the median times of both releases and their ratio, as in "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
     section, row = _get_section(run), _find_pair_row(run)
     both = (_find_cell(run, section[end])["total_s"] for end in ("before", "after"))
     ratio = (

@@ -1,4 +1,4 @@
-"""Run a bisection with the workflow: each release is a library of the run and is measured when needed."""
+"""Measure the releases of a bisection with the workflow, each as a library under test of the same run."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ def list_packages() -> list[str]:
 
 
 def choose_reader(package: str) -> tuple[dict, Reader]:
-    """Choose the driver that reads files by means of a package.
+    """Choose the driver whose reads exercise a package.
 
     If more than one driver imports the package, prefer the driver with the same name, then the driver with the fewest
     requirements.
@@ -210,7 +210,7 @@ class Bisection:
         return f"{self.format_figure(release)} {self.metric}"
 
     def write_config(self, *baselines: str) -> None:
-        """Write the configuration; if the metric is time, with comparisons of all releases with `baselines`."""
+        """Write the configuration; if the metric is time, declare comparisons of all releases with `baselines`."""
         named = baselines if self.metric == SECONDS else ()
         compared = [{"factor": "library", "baseline": self.get_library_name(release)} for release in named]
         self._config["studies"][STUDY]["compare"] = compared
@@ -260,7 +260,7 @@ class Bisection:
         return index
 
     def _write_outcome(self, section: dict, baseline: str) -> dict:
-        """Write the outcome to the configuration, and return the part of the configuration relevant to the study."""
+        """Write the outcome to the configuration file, and return the study's part of the configuration."""
         self._config["studies"][STUDY]["bisect"] = section
         self.write_config(baseline)
         return configuration.select_study_config(configuration.load_config(self.file), STUDY)
@@ -290,7 +290,7 @@ class Bisection:
         return self.folder / "environments" / f"{self.get_library_name(release)}.json"
 
     def _list_verdicts(self, names: Sequence[str], release: str) -> list[dict]:
-        """Return the verdicts on a release against the first and the last of `names`."""
+        """Return the verdicts that compare a release with the first and with the last of `names`."""
         made = judge_libraries(self.folder / STUDY, self.run, STUDY, [*map(self.get_library_name, names)])
         return [
             made[pair]
@@ -340,7 +340,7 @@ class Bisection:
         )
 
     def _run_workflow(self, names: Sequence[str]) -> str:
-        """Run the workflow for releases; return its first error message, or else a message with its exit status."""
+        """Run the workflow for releases; return its first error message, or its exit status if it printed none."""
         only = f"library={','.join(map(self.get_library_name, names))}"
         command = build_command("sbench.cli", "run", self.file, "--only", only)
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/looks/1.json"]

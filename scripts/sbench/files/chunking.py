@@ -105,7 +105,7 @@ def count_selected_bytes(kind: Kind, level: str) -> int:
 
 
 def compute_cost(kind: Kind, level: str) -> Cost:
-    """Return the cost of an access for a level of the factor `selection`, with the dataset's present chunks."""
+    """Return the cost of reading what a level of the factor `selection` selects, with the dataset's present chunks."""
     costs = [_compute_place_cost(kind, place, kind.chunks) for place in _list_places(kind, level)]
     return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
 
@@ -135,9 +135,9 @@ def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tupl
 
 
 def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: tuple[float, float]) -> list[str]:
-    """Describe the accesses that fetch much more than they select, the worst first.
+    """Describe the accesses that fetch many more bytes than they select, starting with the worst.
 
-    Datasets with equal costs share a sentence.
+    Datasets with equal properties share a sentence.
     """
     names: dict[Kind, list[str]] = {}
     for one in datasets:
@@ -165,7 +165,7 @@ def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tup
 
 
 def _list_places(kind: Kind, level: str) -> Iterator[Spans]:
-    """Yield each hyperslab of an access as a (begin, end, step) per axis; () counts as the whole dataset."""
+    """Yield the hyperslabs that an access reads, each as one (begin, end, step) per axis."""
     if level != selection.METADATA:
         for place in selection.iter_places(level, kind.shape, kind.chunks or None):
             yield place or tuple((0, length, 1) for length in kind.shape)
@@ -179,7 +179,10 @@ def _compute_place_cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Co
 
 
 def _compute_contiguous_cost(kind: Kind, spans: Spans) -> Cost:
-    """Return the cost of reading a hyperslab of a contiguous dataset, which HDF5 reads one contiguous run at a time."""
+    """Return the cost of reading a hyperslab of a contiguous dataset.
+
+    HDF5 reads each contiguous run of elements separately, through the sieve buffer.
+    """
     run, rest = kind.item, list(zip(spans, kind.shape, strict=True))
     while rest:
         span, length = rest.pop()

@@ -1,4 +1,4 @@
-"""Draw conclusions about reading HDF5 files over a network; each is reported only if its cost exceeds a threshold."""
+"""Find properties of HDF5 files that make reading over a network slow, and report those above a threshold."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +34,7 @@ _CACHE_BEFORE_2 = 2**20
 
 
 def list_conclusions(looked: Looked) -> Iterator[str]:
-    """Yield the conclusions that matter for reading the files over a network."""
+    """Yield sentences on the properties of the files that affect reading over a network, each with its remedy."""
     parts = (
         _describe_prefetch,
         _describe_pages,
@@ -107,7 +107,7 @@ def _describe_metadata_remedy(contents: Contents) -> str:
 
 
 def _describe_old_index(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion if a large group has an index in the old format, which HDF5 reads as a whole."""
+    """Yield a conclusion if a large group has an old-format index, which HDF5 must read completely."""
     worst = _find_worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
     if not worst or not (group := worst.largest) or not group.is_old or group.members < _MANY_MEMBERS:
         return
@@ -141,7 +141,7 @@ def _estimate_saved(contents: Contents) -> int:
 
 
 def _choose_copy_page(contents: Contents) -> int | None:
-    """Return the page size for a copy: that of the file, unless smaller pages save considerably more space."""
+    """Return the page size for a copy: the file's own, or a smaller one if that saves considerable space."""
     if not contents.page_size or contents.page_size <= _PAGES[0]:
         return contents.page_size
     more = estimate_copy_bytes(contents, contents.page_size) - estimate_copy_bytes(contents, _PAGES[0])
@@ -172,7 +172,10 @@ def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
 
 
 def _describe_small_datasets(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion if many datasets are so small that latency dominates, unless ROS3 fetches the whole file."""
+    """Yield a conclusion if many datasets are so small that latency dominates.
+
+    Files that ROS3 fetches completely on opening are ignored.
+    """
     worst = _find_worst(looked, lambda held: len(_select_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
     if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _select_small(worst.datasets)) < _MANY_REQUESTS:
         return
@@ -210,7 +213,7 @@ def _count_chunks(datasets: Iterable[Stored]) -> int:
 
 
 def _describe_large_chunks(looked: Looked) -> Iterator[str]:
-    """Yield conclusions about chunks that do not fit in the chunk cache, and their cost."""
+    """Yield conclusions about chunks that do not fit in the default chunk cache, with the cost of reading them."""
     version = ".".join(h5py.version.hdf5_version.split(".")[:2])
     for is_costly in (_is_in_pieces, _is_fetched_again):
         costly = [dataset for dataset in looked.datasets if dataset.chunk > _CACHE_BEFORE_2 and is_costly(dataset)]

@@ -1,4 +1,4 @@
-"""Examine an HDF5 file: its datasets and groups, the use of its space, and the reads needed to find all objects."""
+"""Examine an HDF5 file: its datasets and groups, how its space is used, and the reads needed to find all objects."""
 
 import contextlib
 import functools
@@ -113,12 +113,12 @@ class Contents:
 
     @functools.cached_property
     def requests(self) -> int:
-        """The number of `reads` that end beyond the first bytes, which ROS3 caches; each is a request."""
+        """The number of requests that ROS3 sends for `reads`: one for each that ends beyond the cached first bytes."""
         return sum(offset + length > ROS3_FIRST_BYTES for offset, length in self.reads)
 
     @functools.cached_property
     def page_requests(self) -> int:
-        """The number of requests with a page buffer: one per page, plus one per read of at least a page.
+        """The number of requests of ROS3 with a page buffer: one per page, plus one per read of at least a page.
 
         The result is 0 for a file without pages.
         """
@@ -130,7 +130,10 @@ class Contents:
 
     @property
     def unused(self) -> int:
-        """The bytes that are neither values nor metadata; if `heap` is None, these include variable-length values."""
+        """The number of bytes that are neither values nor metadata.
+
+        Variable-length values are included if `heap` is None.
+        """
         return max(0, self.bytes - self.raw - self.metadata - (self.heap or 0) - self.user_block)
 
 
@@ -170,7 +173,10 @@ class _Collector:
         self._readable: set[tuple] = set()
 
     def add_link(self, link: hdf5_tree.Link) -> None:
-        """Add a link; list damaged objects in `left_out`, except for the root group, for which errors are raised."""
+        """Add a link to the contents; an object that cannot be opened is listed in `left_out`.
+
+        Errors of the root group are raised.
+        """
         try:
             self._add_intact_link(link)
         except (OSError, RuntimeError, KeyError, ValueError) as error:
@@ -236,7 +242,7 @@ class _Collector:
 
 
 def _count_metadata(link: hdf5_tree.Link) -> int:
-    """Return the size in bytes of an object's headers and indexes, counted like h5stat."""
+    """Return the size in bytes of an object's headers and indexes, as h5stat counts them."""
     info = h5py.h5o.get_info(link.object)
     of_object, of_attributes = info.meta_size.obj, info.meta_size.attr
     indexes = of_object.index_size + of_object.heap_size + of_attributes.index_size + of_attributes.heap_size
@@ -244,9 +250,9 @@ def _count_metadata(link: hdf5_tree.Link) -> int:
 
 
 def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
-    """Count the pieces that are contiguous in both chunk and dataset.
+    """Count the runs of elements that are contiguous both in a chunk and in the dataset.
 
-    HDF5 reads each piece separately from unfiltered chunks that are too large for the chunk cache.
+    HDF5 reads each run separately from unfiltered chunks that are too large for the chunk cache.
     """
     grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
     axis = len(shape) - 1
@@ -256,7 +262,7 @@ def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -
 
 
 def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Group:
-    """Examine a group, including the reads needed to find a member after the file has been opened."""
+    """Examine a group, and record the reads that finding `member` takes once the file is open."""
     with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         watched.reads.clear()
         # A dangling link is looked up like any other before the error.
@@ -275,7 +281,7 @@ def is_of_note(saved: int, whole: int) -> bool:
 def count_heap_bytes(path: str) -> int:
     """Return the size in bytes of a file's global heap, which contains variable-length values.
 
-    HDF5 does not report it, so search the file for the heap's collections.
+    HDF5 does not report this size, so the file is searched for the heap's collections.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))

@@ -62,7 +62,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Made:
-    """A set of copies that was made.
+    """The result of copying a set of files.
 
     Attributes:
         files: paths of the copies.
@@ -174,7 +174,10 @@ def expect_room(folder: Path, needed: int) -> None:
 
 
 def list_page_sizes(size: int) -> Iterator[int]:
-    """Yield the page sizes to try: 1 MiB, and those of 4 and 16 MiB that do not exceed a quarter of `size` (bytes)."""
+    """Yield the page sizes to try for a file of `size` bytes.
+
+    These are 1 MiB, and 4 and 16 MiB if they do not exceed a quarter of the file.
+    """
     yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
 
 
@@ -195,7 +198,7 @@ def _describe_status(code: int) -> str:
 
 
 def _parse_reason(words: str) -> str:
-    """Return the innermost message of HDF5's first error stack, or else the last line of the tool's output."""
+    """Return the innermost message of HDF5's first error stack; without a stack, the last line of the output."""
     stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
     # The tools print an error stack of their own for each driver that they try.
     library = [stack for stack in stacks if stack.startswith("HDF5-DIAG")]

@@ -17,7 +17,9 @@ _BLOCK, _ELEMENTS = 2**27, 2**18
 
 
 def find_difference(original: Path, copy: Path, datasets: Iterable[str], within: str = "") -> str:
-    """Compare datasets of a file and its copy by checksums, which ignore padding between the members of compound types.
+    """Compare datasets of a file and its copy by checksums.
+
+    The checksums ignore padding between the members of compound types.
 
     Args:
         original: path of the file.
@@ -72,9 +74,10 @@ def _is_same_block(original: h5py.Dataset, copy: h5py.Dataset, block: tuple[slic
 
 
 def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tuple[slice, ...]]:
-    """Yield blocks that cover a dataset.
+    """Yield blocks that cover a dataset, each as one slice per axis.
 
-    If they are small enough, blocks are multiples of the larger chunk size of both files in each dimension.
+    On each axis, a block spans a multiple of the larger of the two files' chunk sizes, unless that exceeds the memory
+    limit.
     """
     if not (shape := original.shape):
         yield ()
@@ -90,7 +93,7 @@ def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterat
 
 
 def _compute_block_size(unit: Sequence[int], shape: Sequence[int], most: int) -> list[int]:
-    """Return the shape of blocks of at most `most` elements, grown from `unit` along the last axis first."""
+    """Return a block shape of at most `most` elements, made by extending `unit` along the last axis first."""
     size = [max(1, min(pair)) for pair in zip(unit, shape, strict=True)]
     for axis in range(len(size)):
         size[axis] = max(1, min(size[axis], most // math.prod(size[axis + 1 :])))

@@ -1,4 +1,4 @@
-"""Forecast the number of requests, the number of bytes, and the time on a network for different ways to read files."""
+"""Forecast requests, bytes and network time for different ways to read files."""
 
 import json
 import subprocess
@@ -65,7 +65,7 @@ def compute_forecasts(
 
 
 def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str, float]) -> list[Arm] | str:
-    """Return the arms with forecasts summed over the files of an object, or the first error message."""
+    """Return the arms with forecasts summed over all files, or the error message of a file that cannot be read."""
     if problems := [answer["problem"] for answer in answers if "problem" in answer]:
         return problems[0]
     forecasts = []
@@ -80,5 +80,5 @@ def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str
 
 
 def _estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
-    """Estimate the time in seconds of sequential requests, and of the transfer over a single connection."""
+    """Estimate the time in seconds that sequential requests take over a single connection, including the transfer."""
     return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.compute_rate_limit(network, 1)

@@ -104,7 +104,9 @@ def record_reads(
 
 
 def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
-    """Convert reads without a sieve buffer to reads with one, which HDF5 fills on small reads of contiguous datasets.
+    """Convert reads recorded without a sieve buffer to those that HDF5 makes with one.
+
+    HDF5 fills the sieve buffer on small reads of contiguous datasets.
 
     Args:
         watched: reads without a sieve buffer.
@@ -122,7 +124,7 @@ def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
 
 
 def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
-    """Read parts of datasets; skip parts that h5py cannot convert, like a run does, but raise if all parts fail."""
+    """Read parts of datasets, skipping those that h5py cannot convert, as a run does; raise if all parts fail."""
     errors = []
     for name, place in parts:
         try:
@@ -145,7 +147,7 @@ def _list_places(path: str, datasets: Sequence[str], selection: str) -> list[tup
 
 
 def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
-    """Return the number of requests and bytes with which a driver serves HDF5's reads.
+    """Return the number of requests that a driver sends to serve HDF5's reads, and the bytes that it transfers.
 
     Args:
         driver: name of the driver.

@@ -1,4 +1,4 @@
-"""Find the release that changed a metric, by a binary search between two releases with verdicts on times."""
+"""Find the release that changed a metric by a binary search; times are compared by statistical tests."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -108,11 +108,11 @@ def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, st
 
 
 def find_doubt(rows: Sequence[dict], whole: float) -> str:
-    """Return the reason to doubt that two releases, with two builds each, differ in time; an empty string if none.
+    """Return why the two builds of each of two releases do not confirm a difference in time.
 
-    Rebuilding alone changes times by a few percent. Therefore all four pairs of builds must differ in the same
-    direction, by at least half of the ratio between first and last release, and by clearly more than two builds of the
-    same release.
+    Return an empty string if they do. Rebuilding alone changes times by a few percent. Therefore all four pairs of
+    builds must differ in the same direction, by at least half of the log ratio between first and last release, and by
+    clearly more than two builds of the same release.
 
     Args:
         rows: verdicts on both builds of the later release, first against the first build of the earlier release, then
@@ -163,12 +163,12 @@ def judge_last(verdict: dict) -> str:
 
 
 def judge_release(before: dict, after: dict) -> str:
-    """Classify a release based on its verdicts against both ends; if it differs from only one, it is like the other."""
+    """Classify a release by its verdicts against both ends; if it differs from only one end, it is like the other."""
     return _LIKE[before["verdict"] in ORDERED, after["verdict"] in ORDERED]
 
 
 def format_ratio(verdict: dict) -> str:
-    """Format the ratio of a verdict with its confidence interval, or why there is no ratio."""
+    """Format a verdict's ratio with its confidence interval; if there is no ratio, give the reason."""
     if verdict["verdict"] not in JUDGED:
         return f"{verdict['verdict']} ({verdict['note']})"
     return f"{verdict['ratio']:.2f} [{verdict['ratio_low']:.2f}, {verdict['ratio_high']:.2f}]"

@@ -86,10 +86,10 @@ def read_file_set(of_set: Sequence[Source]) -> Looked:
 
 
 def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
-    """Describe whether chunks are suitable for the given accesses, using the first file that has such datasets.
+    """Describe whether the chunks suit the given accesses, based on the first file that has matching datasets.
 
     Raises:
-        Problem: none of the first files has such datasets.
+        Problem: none of the first files has matching datasets.
     """
     problem = None
     for source in of_set[:_DEEP_FILES]:

@@ -44,7 +44,7 @@ class Looked:
         return sum(held.elsewhere for held in self.contents)
 
     def to_json(self) -> dict:
-        """Convert to a dict that can be written as JSON; sizes are in bytes, and datasets are listed by file."""
+        """Convert the summary to a JSON-serialisable dict, with sizes in bytes and datasets listed by file."""
         inside = [
             {"file": held.where, "datasets": list(map(asdict, held.datasets)), "datasets_elsewhere": held.elsewhere}
             | {"metadata_bytes": held.metadata, "reads_to_find_all": len(held.reads), "beyond_the_first": held.requests}
@@ -100,18 +100,18 @@ class Looked:
 
 
 def count_bytes(datasets: Iterable[Stored]) -> int:
-    """Return the total size of datasets in their files, in bytes."""
+    """Return the total number of bytes that datasets occupy in their files."""
     return sum(dataset.bytes for dataset in datasets)
 
 
 def format_share(part: int, whole: int) -> str:
-    """Format a fraction of bytes as a text such as "0.1 % of the bytes"."""
+    """Format a fraction of bytes, as in "0.1 % of the bytes"."""
     percent = 100 * part / whole if whole else 0
     return f"{percent:.0f} % of the bytes" if percent >= 1 or not part else f"{percent:.2g} % of the bytes"
 
 
 def _format_span(values: list[int], text: Callable[[int], str]) -> str:
-    """Format the smallest and the largest value, with the low median if there are more than two different values."""
+    """Format the range of values, with the low median if more than two values are distinct."""
     least, middle, most = min(values), statistics.median_low(values), max(values)
     if least == most:
         return text(least)

@@ -33,7 +33,9 @@ class Place:
 
 
 def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, files: Sequence[Source]) -> Place:
-    """Return the storage for which the user requests advice; measure the network if it is a bucket.
+    """Determine the storage for which the user requests advice.
+
+    The network of a bucket is measured. Latency and rate that the user specified take precedence.
 
     Args:
         own: configuration entry of the user's bucket for uploads, if any.
@@ -57,7 +59,7 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
 
 
 def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
-    """Return those of latency_ms and per_connection_mib_s that are not None.
+    """Return the given values as `latency_ms` and `per_connection_mib_s`, without those that are None.
 
     Raises:
         Problem: a value is less than 1.
@@ -69,7 +71,7 @@ def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
 
 
 def parse_store(address: str) -> dict | None:
-    """Return the configuration entry for s3://bucket/prefix, to upload to; None for an empty string.
+    """Return the configuration entry of a store that uploads to s3://bucket/prefix; None for an empty string.
 
     Raises:
         Problem: the address is not of this form.
@@ -83,7 +85,10 @@ def parse_store(address: str) -> dict | None:
 
 
 def _measure_network(spec: dict, files: Sequence[Source]) -> dict[str, float]:
-    """Measure a bucket's latency by HEAD requests, and its data rate by a ranged GET if the bucket has the files."""
+    """Measure a bucket's latency by HEAD requests, and its data rate by a ranged GET of the largest of `files`.
+
+    Without files, only the latency is measured.
+    """
     store = stores.get_store(spec)
     location, env = store.resolve_location({"location": {"key": ""}}, None, dict(os.environ))
     largest = max(files, key=attrgetter("bytes"), default=None)

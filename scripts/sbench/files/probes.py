@@ -1,6 +1,7 @@
-"""Compare forecasts with a probe, which measures each way to read once; for each miss, select the next best way.
+"""Compare forecasts with a probe, which measures each way to read files ("arm") once.
 
-A way to read (an "arm") is a combination of layout, driver and driver settings.
+An arm is a combination of file layout, driver and driver settings. If an arm took much longer than forecast, the next
+best arm with the same layout and driver is selected as well.
 """
 
 import contextlib
@@ -46,7 +47,9 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
 
 
 def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
-    """Return the best unmeasured arm with the same layout and driver as each miss, if its forecast is faster.
+    """Return, for each arm that missed its forecast, the best unmeasured arm with the same layout and driver.
+
+    The new arm is returned only if its forecast is faster than the measured time of the miss.
 
     Args:
         advice: section `advice` of the configuration.
@@ -68,7 +71,7 @@ def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
 
 
 def compute_mean(arm: dict, what: str, advice: dict) -> float:
-    """Return the mean of an arm's forecast ("seconds", for example) over the accesses, weighted by their shares."""
+    """Return the weighted mean of an arm's forecast over the accesses; `what` is "requests", "bytes" or "seconds"."""
     return sum(share * arm[what][level] for level, share in advice["accesses"].items())
 
 

@@ -96,7 +96,7 @@ class Trial:
         return [layouts[arm.layout] for arm in best.values() if self._compute_rank(arm)[0] < bound]
 
     def make_copies(self, layouts: Iterable[Layout]) -> None:
-        """Copy `files` to the first `MOST_COPIES` layouts for which this succeeds."""
+        """Copy `files` to each layout in turn, until `MOST_COPIES` layouts succeeded; record why others failed."""
         for layout in layouts:
             if len(self.made) < MOST_COPIES:
                 try:
@@ -149,7 +149,7 @@ class Trial:
 
     @property
     def is_mirrored(self) -> bool:
-        """Whether copies are stored in the same folder structure as the originals, because some file names repeat."""
+        """Whether copies need the folder structure of the originals, because some file names repeat."""
         return len({path.name for path in self.every}) < len(self.every)
 
     @property
@@ -158,7 +158,7 @@ class Trial:
 
     @property
     def _object(self) -> list[Path]:
-        """The files that are read together as a single object."""
+        """The files that make up one object: the first file if files are read individually, otherwise all files."""
         return self.files[:1] if self.accesses.unit == "files" else self.files
 
     def _compute_rank(self, arm: Arm) -> tuple[float, float]:
@@ -194,7 +194,7 @@ class Trial:
         return layouts + [Layout(f"large-{name}", page, merged=True) for page, name in pages if merged]
 
     def _list_fitted(self, page: str) -> list[Layout]:
-        """List the layouts with chunks chosen for the accesses: with pages of size `page`, and without pages."""
+        """List the layouts whose chunks suit the accesses: one with pages of size `page`, one without pages."""
         if not (options := self._write_options()):
             return []
         paged = Layout(f"chunks-{page}", sizes.parse_size(page), options)
@@ -231,7 +231,7 @@ class Trial:
             return ""
 
     def _try_layouts(self, layouts: Iterable[Layout]) -> None:
-        """Copy the files of an object to each layout, and forecast reading them; record the reason if this fails."""
+        """Copy the files of `_object` to each layout, and forecast their reads; record the reason if this fails."""
         questions, folder = [], self.scratch / "forecast"
         for layout in layouts:
             try:

@@ -73,12 +73,12 @@ class Advice:
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """The share of each access (level of `selection`)."""
+        """The weight of each access (level of `selection`); the weights add up to 1."""
         return self.facts["accesses"]
 
     @property
     def detectable_gain(self) -> float:
-        """The smallest detectable gain of all undecided comparisons; 1 if all are decided."""
+        """The smallest speed-up that any of the undecided comparisons could have detected; 1 if all are decided."""
         rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == Outcome.NO_EVIDENCE]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
 
@@ -96,22 +96,22 @@ class Advice:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no way is recommended over the base, but the run may have missed a faster one."""
+        """Whether the base is recommended although the run may have missed a faster way."""
         return self.best is self.base and (self.detectable_gain > DETECTED or bool(self.unjudged or self.uneven))
 
     @property
     def uneven(self) -> list[Way]:
         """The ways that are faster overall, but not on every file.
 
-        By a sign test, other files may then gain nothing. With fewer than `LEAST_FILES` files the test is not possible,
-        and the advice applies to the measured files only.
+        A sign test then cannot exclude that further files are not read faster. With fewer than `LEAST_FILES` files the
+        test is not possible, and the advice applies to the measured files only.
         """
         ways = filter(self._is_faster_over_all, self.ways)
         return [way for way in ways if len(way.gains) >= LEAST_FILES and min(way.gains.values()) <= 1]
 
     @functools.cached_property
     def best(self) -> Way:
-        """The recommended way: the fastest of those shown to be faster, or the base if there are none.
+        """The recommended way: the fastest of those in `faster`, or the base if there are none.
 
         A way that needs a copy must be sufficiently faster than the best way without a copy. If there are enough files,
         only half of them are used for this choice.
@@ -122,7 +122,7 @@ class Advice:
 
     @property
     def rejected_copy(self) -> Way | None:
-        """The fastest way that was shown to be faster, but not by enough to justify its copy; None if there is none."""
+        """The fastest way that needs a copy and is faster, but not by enough to justify the copy; None if none is."""
         return min(self.faster, key=self._compute_cost, default=None) if self.best is self.base else None
 
     @functools.cached_property
@@ -133,34 +133,38 @@ class Advice:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the advice also applies to files other than those measured."""
+        """Whether enough files were measured for the advice to apply to further files too."""
         return self.best is not self.base and len(self.best.gains) >= LEAST_FILES
 
     @property
     def quoted_gains(self) -> list[float]:
-        """The gains of the best way, by file, excluding files used to choose it among several ways.
+        """The speed-up of the recommended way on each file.
 
-        Gains on those files would be biased.
+        If it was chosen among several faster ways, files used for the choice are excluded, because their speed-ups
+        would be biased.
         """
         chosen = self._list_choosing_files(self.best) if len(self.faster) > 1 else ()
         return [gain for name, gain in self.best.gains.items() if name not in chosen]
 
     def _list_choosing_files(self, way: Way) -> list[str]:
-        """List the files used to choose among ways: every second file if there are enough files, otherwise []."""
+        """List the files used to choose among the ways: every second file, or none if there are too few files."""
         return sorted(way.gains)[::2] if len(way.gains) >= LEAST_FILES else []
 
     def _compute_cost(self, way: Way) -> float:
-        """Return the time of a way relative to the base, on the files used to choose among ways, or else on all."""
+        """Return a way's time divided by that of the base.
+
+        Use only the files that `_list_choosing_files` lists; if it lists none, use all measurements.
+        """
         if chosen := self._list_choosing_files(way):
             return math.exp(-sum(math.log(way.gains[name]) for name in chosen) / len(chosen))
         return self.compute_seconds(way) / self.compute_seconds(self.base)
 
     def compute_seconds(self, way: Way) -> float:
-        """Return the measured seconds per object, as the mean over the accesses weighted by their shares."""
+        """Return the measured time per object in seconds: the weighted mean over all accesses."""
         return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
 
     def compute_ratio(self, way: Way, which: str) -> float:
-        """Return a ratio of the time of a way to that of the base, combined over all accesses.
+        """Return the ratio of a way's time to that of the base over all accesses, or a confidence limit of the ratio.
 
         Args:
             way: the way to compare.
@@ -170,7 +174,10 @@ class Advice:
         return sum(weights[level] * way.rows[level][which] for level in weights) / sum(weights.values())
 
     def find_best_of(self, driver: str, layout: str) -> Way | None:
-        """Return the fastest way to read a set of files with a driver, as measured, or else by forecast."""
+        """Return the fastest way to read a set of files with a given driver.
+
+        Prefer measured ways; if there are none, use forecasts. Return None if there are no forecasts either.
+        """
         measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
         if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:
             return min(measured, key=self.compute_seconds)
@@ -179,13 +186,16 @@ class Advice:
         return Way(best) if best else None
 
     def _is_faster_over_all(self, way: Way) -> bool:
-        """Return whether a way is faster for at least one access, and overall at the upper confidence limits."""
+        """Return whether a way is faster for some access, and for all together even at the upper confidence limits."""
         is_faster_once = any(row["verdict"] == Outcome.FASTER for row in way.rows.values())
         return way.rows.keys() == self.shares.keys() and is_faster_once and self.compute_ratio(way, "ratio_high") < 1
 
 
 def read_advice(run: Results) -> Advice | None:
-    """Read the ways that a run measured; None if it is not a run for advice, or did not measure the original files."""
+    """Read the measured ways from the results of an advice run.
+
+    Return None for other runs, and for runs that did not measure the original files.
+    """
     if not (facts := get_advice_facts(run)):
         return None
     ways = _list_ways(run, facts)
