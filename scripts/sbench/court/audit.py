@@ -84,7 +84,7 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
 
 
 class _Printed(dict):
-    """A mapping from paths to tables; each access reads the file, because caching all tables would take much memory."""
+    """A mapping from paths to tables that reads a table on each lookup, so that memory never contains all of them."""
 
     def __getitem__(self, path: str) -> pd.DataFrame:
         return super().__getitem__(path)()
@@ -109,7 +109,10 @@ def _format_line(line: str) -> list[str]:
 
 
 def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
-    """Describe the numbers that the expressions in the study's derived.csv do not reproduce."""
+    """Recompute the derived columns of a table, and describe the first printed numbers that disagree.
+
+    The study's derived.csv lists these columns and their expressions.
+    """
     numbered = texts.copy()
     numbered.insert(0, "row", (texts.index + 2).astype(str))
     rows = derived.judge_derived(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
@@ -125,7 +128,10 @@ def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) ->
 
 
 def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
-    """Return the study and the table with the largest fraction of columns that a file also has."""
+    """Find the published table whose columns a file has, and return its study and its name.
+
+    The file may lack some of the columns; the table with the largest fraction of columns present is chosen.
+    """
     header = _read_header(path)
     alike = [
         (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])

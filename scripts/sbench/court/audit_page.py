@@ -69,7 +69,7 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Summarise in bold the numbers of claims that hold, of reproduced derived numbers and of broken rules.
+    """Format a summary in bold: how many claims hold, derived numbers are reproducible, and rules are broken.
 
     Args:
         parts: tables of the audit by name.
@@ -97,7 +97,7 @@ def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -
 
 
 def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
-    """Format the claims in the study's conclusion, each with its outcome and computed values."""
+    """Format each claim in the study's conclusion with its outcome and the computed values."""
     rows = parts["claims"].set_index("id", drop=False).loc[source["conclusion"]].to_dict("records")
     return [_format_conclusion(row) for row in rows]
 
@@ -129,7 +129,7 @@ def _format_value(printed: str) -> str:
 
 
 def list_broken_rules(table: pd.DataFrame) -> list[str]:
-    """Format the broken rules, each with the first table that breaks it; the rule on repeats comes last."""
+    """Format each broken rule with the first table that breaks it; the rule on repeats comes last."""
     rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
     rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
     return [f"Broken rule “{row['rule']}” (METHOD {row['method']}): {row['data']}." for row in rows]

@@ -1,4 +1,7 @@
-"""Compare rates with the limits of machines (config/facts/machines.yaml): plateaus and excessive rates (METHOD 20)."""
+"""Compare published rates with the limits of machines (config/facts/machines.yaml).
+
+A rate above a limit cannot be true, and a plateau at a limit shows that the machine limits the rate (METHOD 20).
+"""
 
 import importlib
 from pathlib import Path
@@ -23,7 +26,10 @@ _OF_A_RUN = {"rate": "mean", "amount": "sum", "time": "max", "machine": "first"}
 
 
 def read_machines(study: str) -> dict[str, dict]:
-    """Return {machine: {ceiling: {value, unit, note}}}, including ceilings from the study's `published` module."""
+    """Return the limits of all machines as {machine: {ceiling: {value, unit, note}}}.
+
+    Ceilings that the study's `published` module computes are included.
+    """
     own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "compute_ceilings", dict)
     return read_yaml(MACHINES)["machines"] | own()
 
@@ -47,9 +53,9 @@ def compute_rates(data: Timings) -> pd.DataFrame:
 
 
 def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
-    """Return the combined ceiling of the declared number of machines in the unit of rates, and its name.
+    """Return the ceiling for the rate of a cell, in the unit of rates, and the ceiling's name.
 
-    The ceiling is NaN if it is unknown.
+    If the table declares more than one machine, their ceilings are added up. The ceiling is NaN if it is unknown.
     """
     if not machine:
         return np.nan, "machine not named"
@@ -63,7 +69,7 @@ def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
 
 
 def judge_plateaus(data: Timings) -> tuple[str, str]:
-    """Find the plateaus at which rates stop growing; broken if a plateau reaches the machine's ceiling.
+    """Find the plateaus at which rates stop growing. The rule is broken if a plateau reaches the machine's ceiling.
 
     Returns:
         The outcome, and a description of the plateaus and ceilings.
@@ -88,9 +94,9 @@ def judge_plateaus(data: Timings) -> tuple[str, str]:
 
 
 def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
-    """Return the last run of at least `FEW` consecutive levels whose smallest rate is at least `LEVEL` × the largest.
+    """Return the rows of a series' last plateau, or no rows if there is none.
 
-    The result is empty if there is no such run.
+    A plateau is a run of at least `FEW` consecutive levels whose smallest rate is at least `LEVEL` × the largest.
     """
     rates = series["rate"].to_numpy()
     for end in range(len(rates), FEW - 1, -1):
@@ -104,7 +110,7 @@ def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_ceilings(data: Timings) -> tuple[str, str]:
-    """Count the rates above the machine's ceiling, which are too fast to be true; broken if there are any.
+    """Count the rates above the machine's ceiling, which are too fast to be true. Any such rate breaks the rule.
 
     Returns:
         The outcome, and a description of the rates and ceilings.
@@ -134,5 +140,5 @@ def _format_rate(value: float, data: Timings) -> str:
 
 
 def _format_gbit(value: float, data: Timings) -> str:
-    """Format a rate in MiB/s as " (… Gbit/s)", the unit of network cards; an empty string for other units."""
+    """Format a rate in MiB/s as " (… Gbit/s)", the unit of network cards; for other units, return an empty string."""
     return f" ({value * 2**20 * 8 / 1e9:.1f} Gbit/s)" if data.unit == "MiB/s" else ""

@@ -53,7 +53,9 @@ class Printed:
 
 
 def parse_printed(text: str, where: str) -> Printed:
-    """Parse a printed value such as 386, ~30 (approximately), 4.23..6.91, ~5..6 (anything in between), >5 or <=10.
+    """Parse a printed number, range or bound.
+
+    Examples are 386, ~30 (approximately), 4.23..6.91, ~5..6 (anything in between), >5 and <=10.
 
     Raises:
         Problem: the text is malformed; the message begins with `where`.
@@ -103,7 +105,10 @@ def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataF
 
 
 def get_absent_table(names: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the name of the first table in `names` that is missing, or an empty string if none is."""
+    """Return the name of the first required table that is missing, or an empty string if all are available.
+
+    `names` maps parameters to table names; `tables` contains the available tables.
+    """
     parts = (part for name in names.values() for part in name.split(" + "))
     return next((part for part in parts if part not in tables), "")
 
@@ -154,7 +159,7 @@ def _judge_claim(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[
 
 
 def _name_rows(fits: pd.Series) -> str:
-    """List the rows that fulfil a claim ("only for …") or that do not ("except for …"); if too many, count them."""
+    """Describe for which rows a claim holds: "only for …", "except for …", or their number if the list is too long."""
     levels = fits.index.to_frame(index=False)
     levels = levels[[name for name in fits.index.names if name and levels[name].nunique() > 1]]
     for scope, rows in (("only for", fits), ("except for", ~fits)):

@@ -1,4 +1,4 @@
-"""Recompute the derived numbers of a printed table, such as rates, from the numbers from which they follow.
+"""Recompute derived numbers in a printed table, such as rates, from the columns that they were computed from.
 
 A printed number represents all numbers that round to it, within half a unit of its last digit. Integers among the
 inputs of an expression are exact, because they are sizes and counts.
@@ -48,7 +48,7 @@ def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
 
 
 def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
-    """Select the rows in which a printed number differs from its expression by more than rounding can explain.
+    """Select the rows in which a printed number differs from the recomputed one by more than rounding can explain.
 
     Args:
         printed: printed table; all values are strings.

@@ -19,7 +19,7 @@ BY_READING = "judged by reading"
 
 
 def judge_labels(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Judge the labels in a CSV file.
+    """Check the labels that a CSV file lists against the data.
 
     Args:
         path: CSV file with one row per label. `says` is the value that the label states, in the format of a claim's

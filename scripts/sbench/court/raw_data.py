@@ -25,7 +25,9 @@ def read_sources(path: Path) -> dict[str, dict]:
 
 
 def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    """Collect the files of a study; a printed table replaces an unavailable raw file with the same name.
+    """Collect a study's files, downloading raw files if needed.
+
+    If a raw file is unavailable, the printed table with the same name replaces it.
 
     Args:
         spec: the study's entry in config/published.yaml.

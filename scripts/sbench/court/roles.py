@@ -1,4 +1,4 @@
-"""Parse the roles of columns in a user's table from arguments such as 'Latency (ms)=time_ms' store=arm.
+"""Parse arguments such as 'Latency (ms)=time_ms' and store=arm, which assign roles to the columns of a user's table.
 
 The result has the format of the declarations of published tables (`timings`), so the same rules apply to it.
 """
@@ -80,14 +80,15 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
 
 
 def has_rates(spec: dict) -> bool:
-    """Return whether a declared table has rates as well as the amounts and times from which they follow."""
+    """Return whether a table declares rates together with amounts and times, so that the rates can be recomputed."""
     return {"rate", "amount", "time"} <= spec.keys()
 
 
 def list_wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
     """Describe the printed rates that differ from amount / time.
 
-    There is one line per level of `over`, or else of the first arm, with the largest deviation.
+    Return one line with the largest deviation per level of the column `over`, or of the first column in `arms` if
+    `over` is not declared.
     """
     wrong = derived.select_disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
     by = spec.get("over") or spec["arms"][0]

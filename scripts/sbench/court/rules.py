@@ -44,7 +44,7 @@ _MISSING = {
 
 
 def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], machines: Mapping) -> pd.DataFrame:
-    """Test each rule on each table that has the required roles; if there is none, report the missing roles.
+    """Test each rule on all tables that declare the roles it needs; if none does, report the missing roles.
 
     Args:
         declared: the declarations of a study.
@@ -64,7 +64,7 @@ def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame],
 
 
 def _build_view(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
-    """Build a declared table; it is empty if one of the concatenated tables is missing."""
+    """Build the table of a declaration; return an empty table if one of the tables to concatenate is missing."""
     if absent := [name for name in spec["table"].split(" + ") if name not in tables]:
         nothing = pd.DataFrame()
         return Timings(spec | {"absent": absent[0]}, nothing, nothing, machines)
@@ -136,9 +136,9 @@ def _judge_work(data: Timings) -> tuple[str, str]:
 
 
 def _judge_growth(data: Timings) -> tuple[str, str]:
-    """Find a series whose time grows less than half as much as that of the other series for the same added work.
+    """Find a series that takes suspiciously little time for added work, which suggests that some work was skipped.
 
-    This suggests that some of the work was skipped.
+    Its time must grow less than half as much as that of each other series for the same added work.
     """
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
@@ -183,9 +183,9 @@ def _judge_idle_workers(data: Timings) -> tuple[str, str]:
 
 
 def _find_parallel_lists(data: Timings) -> pd.Series:
-    """Return a mask of the task lists that ran in parallel with other lists of the same run.
+    """Return a mask of the task lists that must have run in parallel with other lists of the same run.
 
-    They must have if the slowest tasks of a run's lists together took longer than the run.
+    This is the case if the slowest tasks of the run's lists together took longer than the run.
     """
     if _list_lacking("part time", data):
         return pd.Series(dtype=bool)
@@ -196,7 +196,7 @@ def _find_parallel_lists(data: Timings) -> pd.Series:
 
 
 def _judge_speed_ups(data: Timings) -> tuple[str, str]:
-    """Find superlinear speed-ups with the number of workers, which suggest that an earlier run filled a cache."""
+    """Find speed-ups that exceed the increase in workers, which suggests that an earlier run filled a cache."""
     workers, time = data.get_values("workers").rename("workers"), data.get_values("time")
     speed = (data.get_values("amount") if "amount" in data.spec else 1) / time
     names = [name for name in data.cell_columns if not data.frame[name].equals(workers)]

@@ -72,7 +72,7 @@ class Timings:
 
     @property
     def series_columns(self) -> list[str]:
-        """Columns that identify a series along the factor `over`; [] for a single series."""
+        """Columns that identify a series along the factor `over`; an empty list if there is only one series."""
         return [name for name in self.cell_columns if name != self.spec["over"]]
 
     @property
@@ -103,7 +103,7 @@ class Timings:
         )
 
     def split_by_level(self, of_runs: pd.Series):
-        """Split values of runs by the levels of `within`; return ("levels: ", values) for each combination."""
+        """Split values of runs by the levels of `within`, and return a list of ("levels: ", values) pairs."""
         names = [name for name in self.spec["within"] if name in of_runs.index.names]
         groups = of_runs.groupby(level=names, sort=False) if names else []
         return [(f"{format_levels(level)}: ", values) for level, values in groups] or [("", of_runs)]
@@ -154,7 +154,7 @@ def _convert_to_long(texts: pd.DataFrame, wide: Mapping) -> pd.DataFrame:
 
 
 def join_tables(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table by name; for names joined by ` + `, concatenate the tables and add a column `source`."""
+    """Return the table with a given name. Tables joined by ` + ` are concatenated, with a column `source`."""
     parts = names.split(" + ")
     if len(parts) == 1:
         return tables[names]
@@ -162,7 +162,7 @@ def join_tables(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def convert_numbers(table: pd.DataFrame) -> pd.DataFrame:
-    """Convert each column of strings to numbers if more than half of its strings begin with a number."""
+    """Convert the columns in which more than half of the strings begin with a number."""
     numbered = table.copy()
     for name in table:
         values, _ = derived.parse_numbers(table[name])
@@ -172,6 +172,6 @@ def convert_numbers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_levels(levels: object) -> str:
-    """Format a level, or a combination of levels separated by commas."""
+    """Format a level; a combination of levels is separated by commas."""
     parts = levels if isinstance(levels, tuple | np.ndarray) else (levels,)
     return ", ".join(f"{level:.10g}" if isinstance(level, float) else str(level) for level in parts)
