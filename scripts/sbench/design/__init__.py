@@ -1,4 +1,4 @@
-"""Build the cells of a configuration and read their records, for any study."""
+"""Expand a configuration into the cells to measure, and read their records; shared by all studies."""
 
-# The configuration if a command names no other.
+# The default configuration of all subcommands.
 DEFAULT_CONFIG = "config/config.yaml"

@@ -1,7 +1,8 @@
-"""Choose the blocks of a call: a block measures every cell of a study once, in one piece of time (METHOD 2, 5).
+"""Choose the blocks to measure. A block measures every cell of a study once, close together in time (METHOD 2, 5).
 
-A later session never completes a block, since a cell measured later lacks a partner in it. Further blocks replace the
-missing records, and a run that measures until it can decide adds rounds of blocks of the cells that need them.
+An incomplete block is never completed by a later session, because a cell measured later could not be compared with the
+cells measured earlier. Missing records are replaced by additional blocks instead. A run that measures until it can
+decide also adds rounds of blocks, limited to the cells that need more data.
 """
 
 import contextlib
@@ -16,20 +17,21 @@ from sbench.design import study as studies
 from sbench.design.study import Cell
 from sbench.probe.program import Problem, read_json, write_json
 
-# Choose the most even of this many seeded sets of orders; of fewer if they have more places, which takes seconds.
+# `choose_draw` compares this many random sets of orders, or fewer if all their orders together list more than `_PLACES`
+# cells, which would take seconds.
 DRAWS, _PLACES = 60, 300_000
-# Blocks with a record, by cell: block -> session, or None if the record is unusable.
+# Measured blocks: cell -> block -> the session that measured it, or None if the record is unusable.
 Measured = Mapping[str, Mapping[int, str | None]]
 
 
 class Order(NamedTuple):
-    """Blocks to measure.
+    """A set of blocks to measure, and the cells in them.
 
     Attributes:
-        blocks: numbers of the blocks, each of all `cells`.
-        cells: names of the cells; None for all cells.
-        round: number of the round, from 1; each round ends with a look at the results.
-        draw: number of the set of orders of these blocks; None if cells run in the order of the matrix.
+        blocks: the block numbers. Each block measures all `cells`.
+        cells: the cell names; None for all cells.
+        round: the round number, starting at 1. The results are judged after each round (a "look").
+        draw: the number of the random set of cell orders that these blocks use; None for matrix order.
     """
 
     blocks: list[int]
@@ -38,19 +40,19 @@ class Order(NamedTuple):
     draw: int | None = 0
 
     def select_cells(self, names: Iterable[str]) -> list[str]:
-        """Return the names of the cells that the blocks measure."""
+        """Return those of `names` that the blocks measure."""
         return [name for name in names if self.cells is None or name in self.cells]
 
 
 class Open(NamedTuple):
-    """The blocks that a call begins with.
+    """The first blocks that a session measures.
 
     Attributes:
-        blocks: numbers of the blocks that measure `cells`.
-        conditional: those of `blocks` that only `fresh` cells need, and which are useless without `needs`.
-        fresh: names of the cells without a record.
-        needs: artefacts of the libraries and the data of the fresh cells.
-        anew: closed blocks that measure a cell again on request, by the cell's name, and nothing else.
+        blocks: the numbers of the blocks that measure `cells`.
+        conditional: the subset of `blocks` that only `fresh` cells need, and which are useless without `needs`.
+        fresh: the names of the cells that have no record yet.
+        needs: the artefacts of the libraries and datasets that the fresh cells use.
+        anew: cell name -> the existing blocks in which the user wants only this cell measured again.
         draw, round, cells: as in `Order`.
     """
 
@@ -65,20 +67,21 @@ class Open(NamedTuple):
 
     @property
     def order(self) -> Order:
-        """Return the blocks with their cells, round and orders."""
+        """The same blocks as an `Order`."""
         return Order(self.blocks, self.cells, self.round, self.draw)
 
 
 def get_order_seed(config: dict, study: str) -> str:
-    """Return the seed of the orders of a study's cells, which is in no cell's settings."""
+    """Return the seed that shuffles a study's cells. It is not a cell setting, so it does not affect cell names."""
     return f"{config.get('order_seed', config['run'])} {study}"
 
 
 def build_order(names: Sequence[str], seed: str, block: int, draw: int | None) -> list[str]:
-    """Return the names of a study's cells in the measuring order of a block.
+    """Return the cell names in the order in which a block measures them.
 
-    The order is random, differs between draws, and orders two cells alike whichever other cells there are. Names keep
-    their order if `draw` is None, as when a measurement leaves traces in the next.
+    The order is pseudorandom and differs between blocks and draws. The relative order of two cells does not depend on
+    which other cells there are. If `draw` is None, the names are not shuffled; this is for studies in which a
+    measurement affects the next one.
     """
     if draw is None:
         return list(names)
@@ -86,11 +89,11 @@ def build_order(names: Sequence[str], seed: str, block: int, draw: int | None) -
 
 
 def choose_draw(cells: Sequence[Cell], compare: Sequence[dict], seed: str, blocks: Sequence[int]) -> int:
-    """Return the number of the set of orders, with one order per block, that places compared cells most evenly.
+    """Return the draw (a random order for each block) that balances the positions of compared cells best.
 
-    Each order is random, so that no load hits one cell more often than another, whatever its period. Of `DRAWS` sets,
-    take the set with the smallest largest mean gap between the places of two compared cells, so that a steady drift
-    hits all cells alike.
+    Random orders ensure that periodic load on the machine does not hit a cell more often than another. To also balance
+    a steady drift, try `DRAWS` draws. For each, compute the mean difference in position of every two compared cells
+    over the blocks, and choose the draw whose largest absolute mean difference is smallest.
     """
     compared_cells, names = list_pairs(cells, compare), [cell.name for cell in cells]
 
@@ -106,7 +109,7 @@ def choose_draw(cells: Sequence[Cell], compare: Sequence[dict], seed: str, block
 
 
 def get_order(opened: Open, looks: Path, block: int) -> Order:
-    """Return the order that a block belongs to: of the call's begin, or of a look in the folder `looks`."""
+    """Return the order that contains a block: an order of a look in the folder `looks`, otherwise the initial order."""
     if block not in opened.blocks:
         for order in read_orders(looks):
             if block in order.blocks:
@@ -115,7 +118,7 @@ def get_order(opened: Open, looks: Path, block: int) -> Order:
 
 
 def read_orders(looks: Path) -> list[Order]:
-    """Return the orders of the looks of a call, in their order; the last may have no blocks."""
+    """Return the orders that a session's looks requested, oldest first. The last order may contain no blocks."""
     orders = []
     for number in itertools.count(1):
         try:
@@ -126,13 +129,16 @@ def read_orders(looks: Path) -> list[Order]:
 
 
 def read_order(path: Path) -> Order:
-    """Return the order in the file of a look."""
+    """Read the order that a look requested from the look's JSON file."""
     look = read_json(path)
     return Order(*(look[name] for name in Order._fields))
 
 
 def list_factor_pairs(levels: Mapping[str, Mapping[str, str]], factor: str, baseline: str) -> list[tuple[str, str]]:
-    """Return the (baseline, contender) names of a comparison: cells that differ in the factor alone."""
+    """Return the (baseline, contender) names of all pairs of cells that differ only in `factor`.
+
+    `levels` contains the levels of each cell by factor. The first cell of each pair has the level `baseline`.
+    """
     places = {name: tuple(level for key, level in own.items() if key != factor) for name, own in levels.items()}
     bases = {places[name]: name for name, own in levels.items() if own[factor] == baseline}
     others = [name for name, own in levels.items() if own[factor] != baseline]
@@ -140,7 +146,7 @@ def list_factor_pairs(levels: Mapping[str, Mapping[str, str]], factor: str, base
 
 
 def list_pairs(cells: Iterable[Cell], compare: Sequence[dict]) -> list[tuple[str, str]]:
-    """Return the (baseline, contender) names of all compared cells: entries of `compare`, and twins."""
+    """Return the (baseline, contender) names of all pairs to compare: controls with their cells, then `compare`."""
     levels = {cell.name: cell.levels for cell in cells}
     originals = {cell.name: cell.levels for cell in cells if not cell.twin_of}
     of_twins = [(cell.twin_of, cell.name) for cell in cells if cell.twin_of in levels]
@@ -149,12 +155,15 @@ def list_pairs(cells: Iterable[Cell], compare: Sequence[dict]) -> list[tuple[str
 
 
 def count_cut_pairs(cells: Iterable[Cell], names: Collection[str], compare: Sequence[dict]) -> int:
-    """Count the comparisons with exactly one of their two cells among `names`."""
+    """Count the comparisons of which exactly one of the two cells is in `names`."""
     return sum((base in names) != (other in names) for base, other in list_pairs(cells, compare))
 
 
 def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
-    """Return the blocks and sessions of the cells' records in results/, without records of skipped steps."""
+    """Find the measured blocks of each cell, and their sessions, from the records in results/.
+
+    Records of skipped steps are ignored.
+    """
     sessions: dict[str, dict[int, str | None]] = {}
     for cell in cells:
         for block, path in records.list_repeats(Path("results", config["run"], cell.study, "records", cell.name)):
@@ -163,7 +172,7 @@ def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
                 record = records.read_record(path, config["run"], cell.study)
                 if "cause" in record:
                     continue
-                # A record ended by its time limit is usable: it gives a lower bound of the time.
+                # A measurement stopped by its time limit is usable: it gives a lower bound on the time.
                 usable = (
                     record.get("timed_out_s") or records.is_injected_failure(record) or not validity.list_faults(record)
                 )
@@ -173,10 +182,10 @@ def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
 
 
 def count_lacking_blocks(cells: Sequence[Cell], compare: Sequence[dict], sessions: Measured, repeats: int) -> int:
-    """Count the blocks that are missing until every cell and comparison has `repeats` of them.
+    """Count the blocks still to measure until every cell and comparison has `repeats` usable blocks.
 
-    A comparison counts the blocks in which one session measured both of its cells. Cells that failed in every block are
-    ignored; if all cells failed, all blocks are missing.
+    A block counts for a comparison only if the same session measured both cells. Cells that failed in every block are
+    ignored. If all cells failed, the result is `repeats`.
     """
     given_up = list_failing_cells(cells, sessions)
     waited = {cell.name: cell for cell in cells if cell.name not in given_up}
@@ -190,15 +199,16 @@ def count_lacking_blocks(cells: Sequence[Cell], compare: Sequence[dict], session
 
 
 def list_failing_cells(cells: Iterable[Cell], sessions: Measured) -> list[str]:
-    """Return the names of the measured cells without a usable record."""
+    """Return the names of the cells that were measured, but have no usable record."""
     return [cell.name for cell in cells if cell.name in sessions and set(sessions[cell.name].values()) == {None}]
 
 
 def open_blocks(config: dict, selected: Sequence[Cell], cells: Iterable[Cell]) -> Open:
-    """Choose the blocks that a call begins with, from the files of the run: records and looks.
+    """Choose the first blocks that a session measures, from the run's records and looks.
 
-    If cells and comparisons have enough blocks, but the last look ordered a round of which nothing was measured, the
-    call measures that round: an earlier call ended there, as on a cluster, where a call measures one round.
+    If all cells and comparisons have enough blocks, but the last look requested a round that was never started, measure
+    that round. This happens when an earlier session ended at that point; on a cluster, every session measures only one
+    round.
     """
     sessions = read_measured_blocks(config, cells)
     opened = choose_blocks(config, selected, sessions)
@@ -217,12 +227,15 @@ def open_blocks(config: dict, selected: Sequence[Cell], cells: Iterable[Cell]) -
 
 
 def get_looks_folder(run: str, study: str) -> Path:
-    """Return the folder of the looks that a call of a run took at a study."""
+    """Return the folder with the look files of a study in a run."""
     return Path("results", run, study, "looks")
 
 
 def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
-    """Choose the blocks of the selected cells of a study that are missing; `sessions` covers all its cells."""
+    """Choose the missing blocks of the selected cells of a study.
+
+    `sessions` contains the measured blocks of all the study's cells (see `read_measured_blocks`).
+    """
     if not selected:
         return Open([], [], [], [], {})
     study = studies.get_study(selected[0].study)
@@ -242,43 +255,46 @@ def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) ->
 
 
 def list_library_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:
-    """Return the artefacts of the cells' libraries under test, if any."""
+    """Return the artefact paths of the libraries under test that the cells use."""
     return [f"results/{run}/environments/{name}.json" for name in sorted({cell.library for cell in cells} - {""})]
 
 
 def list_data_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:
-    """Return the artefacts of the cells' data in their stores, if any."""
+    """Return the paths of the artefacts for the datasets that the cells read, one for each dataset and store."""
     stored = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
     return [f"results/{run}/data/{data}/{store}.json" for data, store in sorted(stored)]
 
 
 def list_begun_blocks(sessions: Measured) -> set[int]:
-    """Return the numbers of the blocks with any measurement."""
+    """Return the numbers of all blocks in which at least one cell was measured."""
     return {block for blocks in sessions.values() for block in blocks}
 
 
 def list_next_blocks(numbers: Collection[int], many: int) -> list[int]:
-    """Return the next `many` block numbers."""
+    """Return the `many` block numbers that follow the highest of `numbers`."""
     last = max(numbers, default=0)
     return list(range(last + 1, last + 1 + many))
 
 
 def get_last_block(opened: Open) -> int:
-    """Return the number of the last block in which a call measures anything, or 0."""
+    """Return the number of the last block in which the session measures a cell; 0 if there is no such block."""
     return max(itertools.chain(opened.blocks, *opened.anew.values()), default=0)
 
 
 def read_blocks(path: Path) -> Open:
-    """Read the file of `write_blocks`: the blocks that the call of this job decided to measure."""
+    """Read the session's initial blocks from a file that `write_blocks` wrote."""
     return Open(**read_json(path))
 
 
 def read_needs(path: Path | None, block: int) -> list[Path]:
-    """Return the artefacts that a block cannot do without, from the file of `write_blocks`; nothing without a file."""
+    """Return the artefacts that a block requires.
+
+    `path` is a file that `write_blocks` wrote. The list is empty if `path` is None or the block is unconditional.
+    """
     opened = read_blocks(path) if path else None
     return list(map(Path, opened.needs)) if opened and block in opened.conditional else []
 
 
 def write_blocks(path: Path, opened: Open) -> None:
-    """Write the blocks that a call measures."""
+    """Write the session's initial blocks to a JSON file, for the jobs of the session."""
     write_json(path, opened._asdict())

@@ -1,6 +1,6 @@
-"""Define the claims of a published study: each is a function that computes its value from the study's tables.
+"""Define the claims of a published study as functions that compute each claim's value from the study's tables.
 
-A study's `published_claims.py` has them in the order of the audit:
+A study's `published_claims.py` lists them in the order of the audit:
 
     claims = Claims(timings="timings_from_notebook.csv")
 
@@ -9,8 +9,9 @@ A study's `published_claims.py` has them in the order of the audit:
         '''The dask futures are surprisingly significantly faster.'''
         return _compare_methods(timings, [FUTURES_LOAD], [LOAD], X10)
 
-The docstring is the quote, the name with dashes the id, and the parameters name the tables. A function returns nothing
-if the data cannot decide its claim. `sbench.court.claims` compares the values with the printed value.
+The docstring is the quoted sentence, the function's name (with dashes) is the claim's id, and the parameter names
+select the tables. A function returns None if the data cannot decide its claim. `sbench.court.claims` compares the
+computed values with the printed value.
 """
 
 import inspect
@@ -23,13 +24,18 @@ from itertools import product
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a study that compares, quantifies or explains, and the function that computes its value.
+    """A sentence of a publication that compares, quantifies or explains, with the function that computes its value.
 
     Attributes:
-        printed: its value in `unit`, as printed or as read from its words (`sbench.court.claims.parse_printed`).
-        tested_by: the study of this project that tests it if the published data cannot.
-        compute: returns values in `unit`, a number or a Series whose index names the subject of each value, or None.
-        tables: the published table of each parameter of `compute`, several joined by ` + `.
+        id: the identifier of the claim, unique within its study.
+        kind: "compares", "quantifies" or "explains".
+        quote: the sentence.
+        where: the place of the sentence in the publication.
+        printed: the value in `unit`, as printed or as worded (see `sbench.court.claims.parse_printed`).
+        unit: the unit of the printed and the computed values.
+        tested_by: the study of this project that tests the claim if the published data cannot.
+        compute: returns values in `unit` (a number, or a Series whose index names the subject of each value), or None.
+        tables: parameter of `compute` -> name of its published table; ` + ` separates several tables.
     """
 
     id: str
@@ -44,12 +50,13 @@ class Claim:
 
 
 class Claims(list):
-    """The claims of a study, in their order."""
+    """The claims of a published study, in the order of their definition."""
 
     def __init__(self, **tables: str) -> None:
-        """Name the published tables of the parameters of the claims' functions; ` + ` joins several.
+        """Map each parameter name of the claim functions to a published table, or to several, separated by ` + `.
 
-        Joined tables have a column `source`; `cells` and `samples` are made of the published tables.
+        Several tables are concatenated, with a column `source`. The parameters `cells` and `samples` get tables that
+        are built from the published ones.
         """
         super().__init__()
         self.tables = tables
@@ -65,10 +72,11 @@ class Claims(list):
         name: str = "",
         **levels: str | list[str],
     ) -> Callable:
-        """Return a decorator that adds a claim; the first arguments are attributes of `Claim`.
+        """Return a decorator that adds a claim.
 
-        `name` is its id in place of the function's name. `levels` are arguments of the function other than tables: a
-        list makes a claim of each entry, whose id ends with the entry.
+        The parameters before `name` are attributes of `Claim`. `name` replaces the function's name in the claim's id.
+        `levels` are arguments of the function other than tables. If one is a list, the decorator adds a claim for each
+        entry and appends the entry to the claim's id.
         """
         place = len(self)
         options = [level if isinstance(level, list) else [level] for level in levels.values()]
@@ -91,5 +99,5 @@ class Claims(list):
     explains = partialmethod(_add_claims, "explains")
 
     def get_tables(self, function: Callable, levels: Collection[str] = ()) -> dict[str, str]:
-        """Return the table of each parameter of a function, except `levels`."""
+        """Return the name of the table for each parameter of a function, except the parameters in `levels`."""
         return {name: self.tables[name] for name in inspect.signature(function).parameters if name not in levels}

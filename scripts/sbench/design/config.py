@@ -16,22 +16,24 @@ from sbench.design import yaml_file
 from sbench.design.schema import get_factors, read_schema
 from sbench.probe.program import Problem
 
-# Characters that end a line or a name early, or cannot be written. A pattern's $ lets a last \n pass.
+# Characters that would end a line or a file name early, or cannot be encoded. Patterns in the schema do not catch all
+# of them, since `$` also matches before a trailing newline.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# A rule's command carries the configuration as JSON, and Linux limits an argument to 128 KiB.
+# Workflow rules pass the configuration as JSON on the command line, and Linux limits an argument to 128 KiB.
 _MOST_JSON = 100_000
-# Reported only if nothing simpler is wrong: a value that fits none of several variants, and missing names.
+# Errors that are reported only if there are no simpler ones: a value that matches no variant, and undefined names.
 _LAST = ("oneOf", "anyOf", "x-names", "x-file")
 Errors = Iterator[jsonschema.ValidationError]
 
 
 def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
-    """Return a configuration with all defaults, and addresses without a trailing slash.
+    """Validate a configuration, fill in all defaults, and remove trailing slashes from URLs.
 
-    `files` are its sources: they name the place of a mistake, and show how YAML read a level.
+    `files` are the YAML files that `config` was loaded from. They are checked for values that YAML silently changes,
+    and error messages name them.
 
     Raises:
-        Problem: one line with the file, the key, and the mistake.
+        Problem: the configuration is invalid; the message is one line with the file, the key and the mistake.
     """
     for file in files:
         yaml_file.read_mapping(Path(file))
@@ -39,20 +41,21 @@ def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
 
 
 def load_config(file: Path | str, changes: dict | None = None) -> dict:
-    """Return the resolved configuration in `file` (see `resolve_config`) after replacing the keys of `changes`."""
+    """Load a configuration file, replace the top-level keys in `changes`, and resolve it like `resolve_config`."""
     return _apply_schema(yaml_file.read_mapping(Path(file)) | (changes or {}), format_file_names([file]))
 
 
 def format_file_names(files: list) -> str:
-    """Join the files of the configuration, as the start of an error message."""
+    """Return the names of the configuration files, separated by commas, for the start of an error message."""
     return ", ".join(map(str, files)) or "the configuration"
 
 
 def expect_plain(config: dict, where: str) -> None:
-    """Check that files and commands can carry all texts of a configuration.
+    """Check that a configuration can be passed safely in files and on command lines.
 
     Raises:
-        Problem: a text has a control character, or the whole is too long; `where` names its place.
+        Problem: a string contains a control character, or the configuration is too long. The message starts with
+            `where`, the names of the configuration files.
     """
     for place, value in _walk_values(config):
         if isinstance(value, str) and (control := _CONTROL.search(value)):
@@ -67,7 +70,10 @@ def expect_plain(config: dict, where: str) -> None:
 
 
 def select_study_config(config: dict, study: str) -> dict:
-    """Return the part of a configuration that a study's plan, tables and facts depend on, without the selection."""
+    """Return the parts of a configuration that affect a study's plan, tables and facts.
+
+    The result contains no other study, and its `only` and `again` are empty, so they select nothing.
+    """
     apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
     kept = {key: value for key, value in config.items() if key not in apart}
     return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
@@ -86,7 +92,7 @@ def _apply_schema(config: dict, where: str) -> dict:
 
 
 def _walk_values(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Yield (place, value) of all keys and scalar values within a value."""
+    """Yield (dotted path, key or scalar) for every key and every scalar in a nested value."""
     if isinstance(value, dict):
         for key, child in value.items():
             within = f"{place}.{_format_value(key)[1:-1]}".lstrip(".")
@@ -105,9 +111,9 @@ def _format_value(value: object) -> str:
 
 
 def _build_validator(config: dict) -> jsonschema.protocols.Validator:
-    """Build the schema's validator, which also fills in defaults and checks that the names in `config` exist."""
-    # It rejects 6.0 as an integer; of variants it reports the errors of the intended variant; and it does not compare
-    # list entries pairwise, as jsonschema does for entries of several types.
+    """Build the validator of the schema, which also fills in defaults and checks references to names in `config`."""
+    # Other differences from the standard validator: it does not accept 6.0 as an integer, it reports only the errors of
+    # the intended `oneOf` variant, and it compares the `repr` of list entries instead of each entry with every other.
     plain = jsonschema.Draft202012Validator
 
     def is_integer(_: Any, value: object) -> bool:
@@ -159,7 +165,10 @@ def _build_validator(config: dict) -> jsonschema.protocols.Validator:
 
 
 def _is_variant_of(validator: Any, variant: dict, value: Any) -> bool:
-    """Return whether the value has the variant's kind or type, or else whether it obeys the variant."""
+    """Return whether a value is meant to be an instance of a `oneOf` variant.
+
+    Compare the value's `kind`, or its type, with the variant's. If the variant defines neither, validate the value.
+    """
     if kind := variant.get("properties", {}).get("kind"):
         return isinstance(value, dict) and value.get("kind") == kind["const"]
     if "type" in variant:
@@ -179,7 +188,7 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
     due: Any = error.validator_value
     described = _find_description(error)
     if variables := part.get("x-credentials"):
-        # The mistake may be a password in it.
+        # Do not show the value: it may contain a password.
         return f"{place} is not valid{described}; set credentials in the environment ({variables}), never here"
     match error.validator:
         case "additionalProperties":
@@ -216,14 +225,14 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
 
 
 def _describe_replacement(value: object, wanted: list[str]) -> str:
-    """Suggest a replacement for a value of the wrong type, or return ""."""
+    """Suggest a correction for a value of the wrong type; return an empty string if there is none."""
     if isinstance(value, float) and value.is_integer() and "integer" in wanted:
         return f"; write {value:.0f}"
     return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""
 
 
 def _find_description(error: jsonschema.ValidationError) -> str:
-    """Return the description nearest to an error, in parentheses; levels get the description of their factor."""
+    """Return, in parentheses, the innermost schema description on the path to an error."""
     node, description = read_schema(), ""
     for step in error.absolute_schema_path:
         node = node[step]
@@ -236,9 +245,13 @@ def _format_description(description: str) -> str:
 
 
 def _validate_names(config: dict, where: str) -> None:
-    """Check that files of libraries and factors of comparisons exist, and ask each study for its mistakes."""
+    """Check whatever the schema cannot: repeats, files of libraries, compared factors, references, and study rules.
+
+    Raises:
+        Problem: there is a mistake.
+    """
     repeats, most = config["repeats"], config.get("most_repeats")
-    # The fewest blocks for a verdict.
+    # The minimum number of blocks for a verdict.
     least = read_schema()["properties"]["most_repeats"]["minimum"]
     if most and not least <= repeats <= most:
         raise Problem(f"{where}: repeats must be between {least} and most_repeats, {most} (got {repeats})")
@@ -258,7 +271,7 @@ def _validate_names(config: dict, where: str) -> None:
                 raise Problem(
                     f"{where}: {place}: {factor!r} is not a factor of {study}; known: {', '.join(get_factors(study))}"
                 )
-        # A reference needs the same factors, as in the study's published counterpart.
+        # A reference needs the same factors as the study, as published data of the same study has.
         there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
         if absent := [name for name in _to_list(section.get("reference", [])) if name not in there]:
             choice = f"name {there[0]}" if there else "remove it, as no published study has the same factors"
@@ -269,7 +282,7 @@ def _validate_names(config: dict, where: str) -> None:
         try:
             mistake = next(studies.get_study(study).list_mistakes(config), "")
         except (Problem, OSError) as error:
-            # A file named in the section may have a mistake too.
+            # A file that the section names may be missing or invalid.
             mistake = f"studies.{study}: {error}"
         if mistake:
             raise Problem(f"{where}: {mistake}")
@@ -277,7 +290,11 @@ def _validate_names(config: dict, where: str) -> None:
 
 
 def validate_only(config: dict, where: str) -> None:
-    """Raise Problem if `only` names an unknown study, factor or level; `where` names its place."""
+    """Check that `only` names existing studies, factors and levels.
+
+    Raises:
+        Problem: a name is unknown. The message starts with `where`, the names of the configuration files.
+    """
     levels: dict[str, set[str]] = {"study": set(config["studies"])}
     for section in config["studies"].values():
         for mapping in studies.list_mappings(section):

@@ -1,4 +1,4 @@
-"""Estimate the cost of a run before it starts: time, bytes and requests, with the source of each figure."""
+"""Estimate the cost of a run before it starts: time, bytes and requests, with the source of each time estimate."""
 
 import contextlib
 import itertools
@@ -14,17 +14,17 @@ from sbench.probe import host
 from sbench.probe.program import Problem, read_json
 from sbench.stores import store as stores
 
-# Seconds of a cell without reading: Snakemake, the servers, start and end of workers (`make bench` measures it).
+# Seconds per cell in addition to the reads: Snakemake, servers, starting and stopping workers (see `make bench`).
 _CELL_OVERHEAD_S = 1.6
-# Seconds of a study without its cells on 2 idle cores, mostly its page; seconds of a job that makes data or uploads
-# them; and the bytes a second of both jobs.
+# Seconds per study in addition to its cells (on 2 idle cores; mostly its page), overhead of a job that generates or
+# uploads data, and bytes per second of generating and of uploading.
 _STUDY_S, _JOB_S, _MADE_BYTES_S, _PUT_BYTES_S = 20, 1, 20 * 2**20, 100 * 2**20
-# Uploads split objects into parts of this size by default.
+# The default part size of multipart uploads.
 _PART_BYTES = 2**24
 
 
 class Totals(dict[str | tuple[str, str], float]):
-    """Sums by quantity, or by quantity and store; missing keys count as 0."""
+    """Sums by quantity or by (quantity, store). Missing keys have the value 0."""
 
     def __missing__(self, key: str | tuple[str, str]) -> float:
         """Return 0 without storing the key."""
@@ -32,13 +32,14 @@ class Totals(dict[str | tuple[str, str], float]):
 
 
 class Cost(NamedTuple):
-    """The remaining measurements of a study.
+    """The estimated cost of a study's remaining measurements.
 
     Attributes:
-        cells: (cell, records to do, seconds each, source of these seconds).
-        totals: the sums: records, seconds, bytes, requests to stores elsewhere, disk_bytes, made_bytes; seconds_least,
-            the part of the seconds that may take longer; seconds_beside, the seconds for data, tables and pages; and by
-            store, as (quantity, store): gets, puts and bytes.
+        cells: a tuple (cell, remaining records, seconds per record, source of this estimate) for each cell.
+        omitted: the combinations of levels that are not measured.
+        totals: sums over the study. Keys: records, seconds, bytes, requests (to remote stores only), disk_bytes,
+            made_bytes; seconds_least (the part of the seconds that is only a lower bound); seconds_beside (seconds for
+            data, tables and pages); and, for each store, (gets, store), (puts, store) and (bytes, store).
     """
 
     cells: list[tuple[Cell, int, float, str]]
@@ -49,11 +50,15 @@ class Cost(NamedTuple):
 def estimate_cost(
     config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open
 ) -> Cost:
-    """Estimate the remaining measurements of a study.
+    """Estimate the cost of the remaining measurements of a study.
 
-    The seconds of a cell come from its last records on this machine; else from its forecast; else from its study's
-    estimate, scaled by the ratio of both for cells on the same store here; else from the published time of such a cell;
-    else from the estimate.
+    The time of a cell is the first of these that is available:
+
+    1. the time that its records took in the latest session on this machine;
+    2. its forecast;
+    3. its study's estimate, corrected by the ratio of measured to estimated time of other cells on the same store here;
+    4. a published time of such a cell;
+    5. its study's estimate.
     """
     program, (seconds_of, ratios) = studies.get_study(study), _read_step_times(study)
     rows: list[tuple[Cell, int, float, str]] = []
@@ -74,7 +79,7 @@ def estimate_cost(
             seconds, basis = published[0] + _CELL_OVERHEAD_S, published[1]
         else:
             seconds, basis = _estimate_step_seconds(guess) + before_s, "estimated"
-        # A forecast leaves out the computing of libraries.
+        # A forecast does not include the libraries' CPU time.
         is_least = basis == "forecast" or (basis == "estimated" and guess.get("least", False))
         totals["seconds_least"] += seconds * to_do * is_least
         basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
@@ -99,7 +104,7 @@ def estimate_cost(
 
 
 def compute_totals(costs: dict[str, Cost]) -> Totals:
-    """Return the positive sums over all studies."""
+    """Add up the totals of all studies, and return those that are positive."""
     totals = Totals()
     for what, amount in itertools.chain(*(cost.totals.items() for cost in costs.values())):
         totals[what] += amount
@@ -107,13 +112,16 @@ def compute_totals(costs: dict[str, Cost]) -> Totals:
 
 
 def describe_time(totals: Totals, more: float = 0) -> str:
-    """Describe the time of the records plus `more` seconds; "at least" if most of it comes from lower bounds."""
+    """Format the time of all records plus `more` seconds.
+
+    The text begins with "at least" if lower bounds make up more than half of the time, else with "about".
+    """
     least = 2 * totals["seconds_least"] > totals["seconds"] + more
     return f"{'at least' if least else 'about'} {format_duration(totals['seconds'] + more)}"
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds with the unit that people would use."""
+    """Format a duration in seconds, minutes or hours, depending on its length."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -128,13 +136,21 @@ def _estimate_record(cell: Cell, guess: dict, seconds: float) -> Totals:
 
 
 def _estimate_step_seconds(guess: dict) -> float:
-    """Estimate the seconds of a cell's step after its preparation, from its study's estimate."""
+    """Return the estimated seconds of a cell's measuring job without the cell's preparation.
+
+    `guess` is the study's estimate (see `Study.estimate_record`).
+    """
     return float(guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S)
 
 
 def _read_step_times(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return the step times of a study: seconds by cell, and by digest of the store the ratios to their estimates."""
-    # Use one record of each cell of the last session: a plan may have thousands.
+    """Read how long the measuring jobs of a study took on this machine, in all runs.
+
+    Returns:
+        Two mappings from the latest session that has values: cell name -> seconds, and digest of the store's settings
+        -> ratios of measured to estimated seconds.
+    """
+    # Read only one record of each cell in each run, because a study may have thousands of records.
     taken: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in Path("results").glob(f"*/{study}/records/*/"):

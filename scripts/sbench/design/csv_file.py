@@ -1,4 +1,4 @@
-"""Read a CSV table and check the kind of each value; errors name the file, the row and the column."""
+"""Read a CSV file and check the kind of each value. Error messages name the file, the row and the column."""
 
 import math
 from collections.abc import Mapping
@@ -9,17 +9,24 @@ import pandas as pd
 from sbench.probe.program import Problem
 
 TEXT, COUNT, AMOUNT = "a non-empty text", "a whole number", "a number above 0"
-# For example, 2560 (~2.5 TiB) is a number with a note.
+# Example of a number with a note: 2560 (~2.5 TiB).
 PRINTED = "a number above 0, N/A, or a number with a note in brackets"
-# Rows in memory twice at a time.
+# Rows per chunk; only one chunk at a time is in memory both as read and as converted.
 _ROWS = 20_000
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_table(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
-    """Return the rows of a CSV: the columns that `kinds` names, converted, then all others as text.
+    """Read a CSV file and check the columns in `kinds` (column name -> `TEXT`, `COUNT`, `AMOUNT` or `PRINTED`).
 
-    With `printed`, return the file's text unchanged.
+    Args:
+        path: the CSV file.
+        kinds: the required columns and their kinds.
+        remedy: advice that is appended to error messages.
+        printed: return all values as strings, as they are in the file.
+
+    Returns:
+        The columns in `kinds`, converted to their kinds, followed by the other columns as strings.
 
     Raises:
         Problem: the file is unreadable, has no rows, lacks a column, repeats a row, or has a value of the wrong kind.
@@ -71,5 +78,5 @@ def _convert_column(path: Path, values: pd.Series, kind: str, end: str) -> pd.Se
 
 
 def _find_first_row(flags: pd.Series) -> int:
-    """Return the first flagged row as an editor counts lines: the header is line 1."""
+    """Return the line number of the first flagged row, with the header as line 1."""
     return int(flags.index[flags].to_numpy()[0]) + 2
