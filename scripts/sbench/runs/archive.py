@@ -1,4 +1,4 @@
-"""Archive a run (its records, its tables and other inputs) in one file, and generate pages from such an archive."""
+"""Pack a run's records and tables into an archive, and generate pages from such an archive."""
 
 import contextlib
 import errno
@@ -59,7 +59,7 @@ def pack_run(name: str) -> int:
 
 
 def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
-    """Return the permanent name of each study in a run's results folder; studies in `order` come first.
+    """Return the permanent name of each study in a run's results folder, starting with the studies in `order`.
 
     Raises:
         Problem: the run lacks tables, or an earlier version without permanent names wrote them.
@@ -108,7 +108,7 @@ def _list_members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def _build_entry(name: str, size: int) -> tarfile.TarInfo:
-    """Return the tar header of a file, without time and owner, so that equal files result in identical archives."""
+    """Build the tar header of a file. It omits time and owner, so that equal files result in identical archives."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     return entry
@@ -181,7 +181,10 @@ def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
 
 
 def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
-    """Unpack an archive to a folder in `work` with the run's name, verify each file's hash, and return the manifest."""
+    """Unpack an archive to a subfolder of `work` that has the run's name, and return the manifest.
+
+    The hash of each file is verified.
+    """
     members, room = iter(archive), _MOST_TIMES * path.stat().st_size
     first = next(members, None)
     if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
@@ -233,7 +236,7 @@ def _list_lacking_keys(content: Mapping, kinds: Mapping[str, type]) -> list[str]
 
 
 def expect_name(name: str, what: str) -> str:
-    """Return the name of a run after checking that it is valid as a folder name.
+    """Return the name of a run unchanged after checking that it is valid as a folder name.
 
     Args:
         name: name of the run.
@@ -252,7 +255,7 @@ def expect_name(name: str, what: str) -> str:
 
 
 def _expect_same(reports: Path, manifest: Mapping) -> None:
-    """Raise Problem if the folder contains pages generated from different records, which would be overwritten."""
+    """Raise Problem if the folder contains pages of different records, because they would be overwritten."""
     for path in sorted(reports.glob("*_answers.json")):
         study = path.name.removesuffix("_answers.json")
         shown = read_json(path).get("name")

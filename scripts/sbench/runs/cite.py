@@ -40,7 +40,7 @@ def print_citation(source: str, by: str) -> int:
 
 
 def _describe_commits(commits: list[str]) -> str:
-    """Describe the commits of the measuring code, or that it was an installed package, whose commit is unknown."""
+    """Describe the commits of the measuring code; an installed package has no known commit."""
     return "as a package" if commits == ["no clone"] else f"commit {' and '.join(commits) or 'unknown'}"
 
 

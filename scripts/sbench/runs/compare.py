@@ -1,4 +1,4 @@
-"""Compare two sides, each of one or more runs, cell by cell, with the session as the statistical unit.
+"""Compare two groups ("sides") of one or more runs, cell by cell. Sessions are the statistical unit.
 
 The exit status is 3 if a rule of `--fail-on` is violated. With a single session per side, differences in time are shown
 but not judged. Counts of requests, bytes, opens and connections are exactly reproducible, so two repeats are enough to
@@ -47,7 +47,7 @@ Rule = tuple[str, float]
 def compare_runs(
     base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
 ) -> int:
-    """Compare two sides: write results/compare and reports/compare, and print the outcome.
+    """Compare two sides, write the results to results/compare and reports/compare, and print the outcome.
 
     Args:
         base: first side: names of runs, paths of archives or of baselines, or published/<study>.
@@ -107,9 +107,9 @@ def report_comparison(
 def compare_study(
     study: str, base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """Compare a study of two sides.
+    """Compare the results of two sides for a study.
 
-    Cells of both sides are compared if all their factor levels are equal, even if other settings differ.
+    Cells with equal factor levels are compared even if other settings differ.
 
     Returns:
         The metadata for facts.json, and these tables:
@@ -174,7 +174,7 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
             warned: rules violated in these sessions only. They do not fail the comparison, because the sessions of both
                 sides did not alternate.
             open: rules that no cell decides.
-            passed: other rules; the description has the number of cells that decide unless all do.
+            passed: all remaining rules. If only some cells decide a rule, its description includes their number.
     """
     by_kind: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
     for what, percent in rules:
@@ -221,7 +221,10 @@ def find_differences(study: str, names: Sequence[str], base: Side, other: Side) 
 
 
 def _list_warnings(facts: Mapping) -> list[str]:
-    """Return a warning if rules on time were not judged because the sessions of both sides did not alternate."""
+    """Return a warning if rules on time were not judged because the sessions of both sides did not alternate.
+
+    Otherwise, the list is empty.
+    """
     times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
     if not facts["apart"] or not times:
         return []
@@ -238,7 +241,7 @@ def _parse_rule(text: str) -> Rule:
 
 
 def _list_common_studies(base: Side, other: Side) -> list[str]:
-    """List the studies common to both sides; raise Problem if there are none, or if both sides share a session."""
+    """List the studies that both sides contain; raise Problem if there are none, or if a session is on both sides."""
     common = [study for study in base.records if study in other.records]
     if not common:
         raise Problem(f"the sides must share a study: {', '.join(base.records)}; {', '.join(other.records)}")
@@ -251,7 +254,7 @@ def _list_common_studies(base: Side, other: Side) -> list[str]:
 
 
 def _list_side_names(study: str, base: Side, other: Side) -> list[str]:
-    """Return a display name per side; if both have the same run names, add permanent names to distinguish them."""
+    """Return a display name per side; if these are the same, add the runs' permanent names to distinguish them."""
     names = [side.get_name(study) for side in (base, other)]
     if names[0] != names[1]:
         return names
@@ -275,7 +278,7 @@ def _count_most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
 def _judge_cells(
     pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float
 ) -> list[stats.Verdict]:
-    """Return a verdict on the time of each cell; cells that read different data are not comparable.
+    """Return a verdict on the time of each cell, or "not comparable" if both sides read different data.
 
     Args:
         pairs: records of both sides, per cell.
@@ -323,7 +326,7 @@ def _has_different_data(pair: Pair) -> bool:
 
 
 def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
-    """Build a row of verdicts.csv on the time of a cell, without its factor levels.
+    """Build the row of verdicts.csv that compares the time of a cell, without the columns for factor levels.
 
     If the sessions of both sides did not alternate (`apart` is not empty), the verdict applies to these sessions only:
     it is moved to the column `of_sessions`, and the cell counts as not comparable.
@@ -343,7 +346,10 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
 
 
 def _build_counts_row(pair: Pair) -> dict:
-    """Build a row of counts of a cell: the medians of both sides, and outcomes (empty strings if the data differ)."""
+    """Build the row of counts for a cell: for each count, the medians of both sides and the outcome.
+
+    The outcome is an empty string if both sides read different data.
+    """
     valid = [records[records["valid"]] for records in pair]
     row = {}
     for name in sessions.COUNTS:
@@ -353,7 +359,7 @@ def _build_counts_row(pair: Pair) -> dict:
 
 
 def _add_cell_names(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    """Return the records of a side with a column `cell`, which consists of the side's name and a number."""
+    """Return a side's records with an additional column `cell`: the name of the side and a number."""
     number = records.groupby(list(factors), sort=False).ngroup() + 1
     own = records.assign(cell=records["run"] + " " + number.astype(str))
     return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
@@ -384,7 +390,10 @@ def _find_lone_cells(names: Sequence[str], by_levels: Sequence[Mapping], factors
 
 
 def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
-    """Build the metadata of a comparison; settings and machine are those of the last run on the second side."""
+    """Build the metadata of a comparison.
+
+    The settings and the machine are taken from the last run on the second side.
+    """
     parts, newest = [*base.facts[study], *other.facts[study]], other.facts[study][-1]
     figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
     if len(set.union(*figures)) > 1:
@@ -407,7 +416,7 @@ def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> d
 
 
 def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
-    """Return the set of values of each property that may differ between runs, by a readable name."""
+    """Return the properties that may differ between runs: a readable name, mapped to the set of values."""
     values: dict[str, set[str]] = {}
     for one in facts:
         parts = [("configuration", one.get("config") or {}), *(("machine", of) for of in one.get("machines") or [])]

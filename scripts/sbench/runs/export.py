@@ -1,4 +1,4 @@
-"""Export all observations of a run as a table in long format, to Parquet and CSV, for other tools (docs/results.md)."""
+"""Export all observations of a run for other tools, as a long-format table in Parquet and CSV (docs/results.md)."""
 
 import contextlib
 import re
@@ -29,7 +29,7 @@ _UNITS = {
 
 
 def export_run(name: str) -> int:
-    """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print their paths.
+    """Export a run's observations to results/<run>/export, and the tables of its pages; print the paths.
 
     Args:
         name: name of the run; an empty string for the run configured in config/config.yaml.
@@ -62,7 +62,9 @@ def write_observations(results: Path) -> str:
 
 
 def build_observations(results: Path) -> pd.DataFrame:
-    """Build the long-format table of a run: one row per observation; a record without observations has one row.
+    """Build the long-format table of a run, with one row per observation.
+
+    A record without observations gets a single row.
 
     Returns:
         A DataFrame with these columns, in order:
@@ -90,7 +92,7 @@ def build_observations(results: Path) -> pd.DataFrame:
 
 
 def write_page_tables(results: Path) -> str:
-    """Write the tables of each study's page to the run's folder export/tables; return a text with their counts."""
+    """Write the tables of each study's page to the run's folder export/tables, and describe how many were written."""
     out = results / "export/tables"
     shutil.rmtree(out, ignore_errors=True)
     gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
@@ -100,7 +102,7 @@ def write_page_tables(results: Path) -> str:
 
 @cache
 def get_unit(part: str, metric: str) -> str:
-    """Return the unit of a metric, derived from its part of the record or from its name; "1" for counts and shares."""
+    """Return the unit of a metric based on its part of the record and its name; "1" for counts and fractions."""
     units = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
     return "s" if part == "seconds" else next(units, "1")
 
@@ -116,7 +118,7 @@ def _read_records(results: Path, study: str) -> Iterator[records.Kept]:
 
 
 def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
-    """Return the columns shared by all observations of a record: cell, levels, repeat, validity and conditions."""
+    """Return the values that all observations of a record share: cell, levels, repeat, validity and conditions."""
     record = kept.record or {"status": "failed"}
     reasons = validity.list_faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
@@ -147,7 +149,7 @@ def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | Non
 
 
 def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return a column in bytes for each factor with levels such as "64MiB"; levels such as "unset" become missing."""
+    """Return a column in bytes for each factor with levels such as "64MiB"; other levels become missing values."""
 
     def parse_size(level: Any) -> int | None:
         with contextlib.suppress(Problem, TypeError):
@@ -159,7 +161,7 @@ def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
-    """Return the observations of all records in long format, indexed by the position of the record in the list."""
+    """Build the long-format table of all observations, indexed by the position of each record in the list."""
     named = records.read_sample_columns()
     telling = [name for name, what in named.items() if what.get("x-tells-apart")]
     totals = [

@@ -38,7 +38,7 @@ def hide_identities(value: object, key: str = "") -> object:
 
 
 def _hash_text(what: str, text: str) -> str:
-    """Return `what` and a short hash of the text; return the text unchanged if it already has this form."""
+    """Replace a text by a short hash that is preceded by `what`; return it unchanged if it already has this form."""
     if re.fullmatch(rf"{what} [0-9a-f]{{{_DIGITS}}}", text):
         return text
     return f"{what} {hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"

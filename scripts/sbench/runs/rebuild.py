@@ -1,4 +1,4 @@
-"""Generate tables and HTML pages from records without Snakemake, using the same programs as the workflow."""
+"""Generate tables and HTML pages from records with the programs of the workflow, but without Snakemake."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Build the page that compares two sides: like the page of a study, with the run as an additional factor."""
+"""Build the page that compares two groups of runs ("sides"): a study's page with the run as an additional factor."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ _ELSEWHERE = {"days": "on other days", "times": "at other times", "machines": "o
 
 
 class Sides(Results):
-    """The results of a comparison of runs, with statements about sessions."""
+    """The results of a comparison of runs, whose statements are based on sessions."""
 
     @property
     def is_checked(self) -> bool:
@@ -55,7 +55,7 @@ class Sides(Results):
 
 
 def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
-    """Load a comparison; return it as the results of a study with the factor `run`, and the table of counts."""
+    """Load a comparison: the results of a study with the additional factor `run`, and the table of counts."""
     folder, answers = Path(tables), read_facts(facts)
     own = import_module(f"sbench.studies.{answers['study']}.report").REPORT
     texts = (*TEXTS, "run", "of_sessions", *own.names)
@@ -116,7 +116,7 @@ def describe_rules(facts: dict) -> str:
 
 
 def describe_elsewhere(apart: Sequence[str]) -> str:
-    """Describe how the sessions of the sides are separated, as in "on other days and on other machines".
+    """Describe how the sessions of both sides are separated, as in "on other days and on other machines".
 
     Args:
         apart: reasons from `sessions.find_apart`; if empty, the result is an empty string.
@@ -125,9 +125,9 @@ def describe_elsewhere(apart: Sequence[str]) -> str:
 
 
 def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
-    """Describe the total requests and bytes of both sides in bold, over cells in which both sides read the same.
+    """Describe the total requests and bytes of both sides in bold, for cells in which they read the same data.
 
-    The result is an empty string without common cells.
+    The result is an empty string if the sides share no cells.
     """
     if counts.empty:
         return ""
@@ -141,7 +141,10 @@ def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
 
 
 def render_headline(run: Results) -> str:
-    """Render the headline in bold: how the second side compares to the first, or the ratios if there is no verdict."""
+    """Render the headline in bold: how the second side compares with the first.
+
+    If there are too few sessions for a verdict, the headline gives only the range of the ratios.
+    """
     return bold(pages.select_headline([_write_headline(run)], run))
 
 
@@ -172,7 +175,7 @@ def _write_headline(run: Results) -> Sentence:
 
 
 def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
-    """Describe the outcomes for these sessions only, for sides whose sessions did not alternate."""
+    """Describe outcomes that apply to the measured sessions only, because those of both sides did not alternate."""
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
@@ -184,7 +187,7 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
 
 
 def describe_counts(counts: pd.DataFrame) -> list[str]:
-    """Return a sentence for each count available on both sides, with the number of cells by outcome."""
+    """Return a sentence for each count that both sides have, with the number of cells per outcome."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
         outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "undecided with a single repeat")
@@ -206,7 +209,7 @@ def _select_alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _format_change(name: str, base: float, other: float) -> str:
-    """Format a change in a count, such as "111 → 4 requests" or "513 MiB → 24 MiB"."""
+    """Format a change in a count, as in "111 → 4 requests" or "513 MiB → 24 MiB"."""
     written, unit = (sizes.format_size, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
     return " → ".join(written(one) if one == one else "unknown" for one in (base, other)) + unit
 
@@ -229,7 +232,7 @@ def list_limits(run: Results) -> list[str]:
 
 
 def _build_report(report: Report, sides: list[str], column: str) -> Report:
-    """Derive the declaration of the comparison's page from a study's, with the run as the factor to compare.
+    """Derive the declaration of the comparison's page from that of a study, adding the run as the factor to compare.
 
     Args:
         report: declaration of the study's page.
@@ -308,7 +311,7 @@ def _build_counts_table(counts: pd.DataFrame, run: Results) -> Table:
 
 
 def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
-    """Build the table for a page without figures: one row per cell, cells with different counts first."""
+    """Build the table for a page without figures: one row per cell, starting with cells whose counts differ."""
     if counts.empty:
         return Table("summary", "", counts)
     factors = [name for name in run.report.names if name in counts and name != "run"]
@@ -333,7 +336,7 @@ def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
 
 
 def _format_cell_count(name: str, base: float, other: float, outcome: str) -> str:
-    """Format a count of a cell with its outcome, such as "111 → 4 (fewer)"; an empty string if a side is unknown."""
+    """Format a cell's count with its outcome, as in "111 → 4 (fewer)"; an empty string if a side is unknown."""
     if pd.isna(base) or pd.isna(other):
         return ""
     return f"{_format_change(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"

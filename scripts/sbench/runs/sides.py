@@ -31,7 +31,7 @@ UNIT = ["run", "session"]
 
 @dataclass(frozen=True)
 class Side:
-    """The measurements of one or more runs, by study.
+    """One side of a comparison: the measurements of one or more runs, by study.
 
     Attributes:
         records: rows of records.csv with a column `run`, without control measurements; factor levels are strings.
@@ -42,7 +42,7 @@ class Side:
     facts: dict[str, list[dict]] = field(default_factory=dict)
 
     def get_name(self, study: str) -> str:
-        """Return a display name made of the names of the study's runs: "a", "a and b", or "a … z" for more."""
+        """Return a display name built from the names of the study's runs: "a", "a and b", or "a … z"."""
         runs = list(dict.fromkeys(one["run"] for one in self.facts[study]))
         return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
 
@@ -89,7 +89,10 @@ def _read_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 @contextlib.contextmanager
 def _open_folders(source: str) -> Iterator[list[Path]]:
-    """Yield the table folders of a source's studies; archives are unpacked to a temporary directory for the block."""
+    """Yield the folders with the tables of a source's studies.
+
+    An archive is unpacked to a temporary directory for the duration of the `with` block.
+    """
     if source.endswith(archive.SUFFIX):
         with archive.open_archive(Path(source)) as (results, manifest):
             yield [results / study for study in manifest["studies"]]
@@ -130,9 +133,10 @@ def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
 
 
 def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
-    """Parse the records in a CSV and drop control measurements; numeric columns become numbers, others remain strings.
+    """Parse the records in a CSV, and drop control measurements.
 
-    Records written by earlier versions lack a machine; it is taken from the metadata of their run.
+    Numeric columns are converted; factor levels remain strings. Records written by earlier versions do not name the
+    machine, so it is taken from the metadata of their run.
 
     Args:
         text: content of the CSV.
@@ -152,7 +156,7 @@ def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
 
 
 def _get_machine(facts: dict) -> str:
-    """Return the machine in a run's metadata, or an empty string unless there is exactly one."""
+    """Return the name of the machine in a run's metadata, or an empty string if there are none or several."""
     named = {session_records.name_machine(host) for host in facts.get("machines") or []}
     return named.pop() if len(named) == 1 else ""
 
@@ -171,7 +175,7 @@ def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 
 def _validate_facts(facts: list[dict]) -> list[dict]:
-    """Check the types of a baseline's metadata and anonymise them; raise ValueError if they are malformed."""
+    """Check the types of a baseline's metadata, and return the anonymised metadata; raise ValueError if malformed."""
     if not isinstance(facts, list) or not facts:
         raise ValueError("facts")
     for of in facts:

@@ -1,4 +1,4 @@
-"""Statements about comparisons of runs, with the session as the statistical unit, checkable against the records."""
+"""Statements about comparisons of runs that can be checked against the records. Sessions are the statistical unit."""
 
 import math
 from collections.abc import Iterator
@@ -35,8 +35,9 @@ class SessionRatio:
     def is_supported_by(self, records: Records) -> bool:
         """Return whether the records confirm the ratio and the outcome.
 
-        They do if the median ratio over pairs of sessions (all combinations, unless sessions are paired) equals
-        `ratio`, there are enough sessions for the outcome, and most pairs agree with its direction.
+        This requires that the median ratio over pairs of sessions equals `ratio`, that there are enough sessions for
+        the outcome, and that most pairs agree with its direction. If `pairs` is empty, each session of one run is
+        paired with each session of the other.
         """
         base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
         if self.pairs:
