@@ -1,4 +1,4 @@
-"""Present an object of a store as a Python file object, for reads that are not measured."""
+"""Wrap an object in a store as a Python file object, for reads that are not measured."""
 
 import io
 from functools import lru_cache
@@ -9,7 +9,7 @@ _BLOCK, _BLOCKS = 4 * 2**20, 32
 
 
 class AsFile(io.RawIOBase):
-    """A read-only file object for an object of a store; caches the 32 most recently used 4-MiB blocks."""
+    """A read-only file object for an object in a store. It caches the 32 most recently used blocks of 4 MiB."""
 
     def __init__(self, reader: Reader, name: str) -> None:
         """Fetch the object's size and version.
@@ -27,7 +27,7 @@ class AsFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer` completely unless the object ends first, because h5py does not continue after a short read."""
+        """Read until `buffer` is full or the object ends, because h5py does not continue after a short read."""
         done, there = 0, max(0, min(len(buffer), self.identity.size - self._position))
         while done < there:
             number, begin = divmod(self._position, _BLOCK)

@@ -1,4 +1,4 @@
-"""Read and discard bytes of a store with minimal code: plain HTTP requests or `preadv`, without an SDK or MPI.
+"""Read and discard data in a store with minimal code: plain HTTP requests or `preadv`, without an SDK or MPI.
 
 The combined rate of many such bare requests is the store's ceiling (METHOD 20). An SDK is used only to sign the URLs
 (`Store.sign_addresses`), in a process that has loaded it anyway; the requesting processes receive the signed URLs.
@@ -49,7 +49,7 @@ class _File:
 
 
 class Http:
-    """An HTTP connection to an object store; `read_range` raises Problem for an error or a truncated response."""
+    """An HTTP connection to an object store; `read_range` raises Problem if a response is an error or truncated."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
         """Initialise with the signed URL and headers of each object, without connecting."""
@@ -68,7 +68,7 @@ class Http:
         self._send_request("HEAD", name, {}).read()
 
     def read_range(self, name: str, offset: int, length: int) -> float:
-        """Read and discard a byte range; return the `time.perf_counter` at which the response headers had arrived."""
+        """Read and discard a byte range, and return the time (`time.perf_counter`) when the response headers arrived."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
             answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
@@ -99,7 +99,7 @@ Getter = _File | Http
 
 
 def build_connector(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
-    """Return a function that creates connections to a store; a connection must not be shared by threads.
+    """Return a function that creates connections to a store. Threads must not share a connection.
 
     Args:
         location: the dataset's location in the store.

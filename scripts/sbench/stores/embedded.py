@@ -38,7 +38,9 @@ EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin",
 
 
 class Requests(ABC):
-    """Counts requests by HTTP method since the last `reset_counts` (METHOD 11); subclasses count in a thread.
+    """Base class of counters of requests by HTTP method since the last `reset_counts` (METHOD 11).
+
+    Subclasses count in a thread.
 
     Attributes:
         output: destination of the server's standard output, as in `subprocess.Popen`; None for the log file.
@@ -57,7 +59,7 @@ class Requests(ABC):
             self._counts: dict[str, Counter[str]] = {}
 
     def add_requests(self, method: str, **numbers: int) -> None:
-        """Add to a method's counts: `count`, `failed`, and `bytes_offered` (bytes in the bodies of the responses)."""
+        """Add to a method's counts: `count`, `failed`, and `bytes_offered` (bytes in response bodies)."""
         with self._lock:
             self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
 
@@ -67,7 +69,7 @@ class Requests(ABC):
             return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Start counting the requests to a running server; write unrelated output of the server to `log`."""
+        """Start counting the requests to a running server, and write all other output of the server to `log`."""
         return
 
     @abstractmethod
@@ -98,7 +100,7 @@ class AccessLog(Requests):
         self._thread: threading.Thread | None = None
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Start a thread that reads the server's output; `url` is the server's, for requests that mark the log."""
+        """Start a thread that reads the server's output; `wait_for_counts` sends its requests to `url`."""
         self._url = url
         self._thread = threading.Thread(target=self._read_output, args=(process.stdout, log), daemon=True)
         self._thread.start()
@@ -113,7 +115,7 @@ class AccessLog(Requests):
                 raise Problem("the server stopped writing its access log, so requests cannot be counted; run again")
 
     def close(self) -> None:
-        """Wait until the server's output has been read completely, for at most 2 s."""
+        """Wait at most 2 s until the server's output has been read completely."""
         if self._thread:
             self._thread.join(timeout=2)
 
@@ -142,7 +144,7 @@ class AccessLog(Requests):
 
 
 class StatsD(Requests):
-    """Counts requests from a server's StatsD packets, received at `address` on the loopback interface."""
+    """Counts requests based on the StatsD packets that a server sends to `address` on the loopback interface."""
 
     def __init__(self) -> None:
         """Bind a UDP socket to a free port of 127.0.0.1, and start a thread that receives packets."""
@@ -156,7 +158,7 @@ class StatsD(Requests):
         self._thread.start()
 
     def wait_for_counts(self) -> None:
-        """Wait until no packet has arrived for 0.1 s, because UDP packets arrive later than the requests they count."""
+        """Wait until no packet has arrived for 0.1 s, because packets arrive later than the requests they count."""
         called = time.monotonic()
         # Packets may be waiting in the socket if the receiving thread was not scheduled for a while.
         while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
@@ -165,7 +167,7 @@ class StatsD(Requests):
             raise Problem(f"{lost} StatsD packets of the server were lost, so requests cannot be counted; run again")
 
     def count_dropped(self) -> int:
-        """Return the number of packets that the kernel has dropped at this socket (proc(5), net/udp, column drops)."""
+        """Return the number of packets that the kernel dropped at this socket (column `drops` in /proc/net/udp)."""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
         rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
         return sum(int(row[-1]) for row in rows if row[1].endswith(port))
@@ -196,7 +198,7 @@ class StatsD(Requests):
 
 @dataclass(frozen=True)
 class Server:
-    """How to start an embedded server.
+    """The command and settings that start an embedded server.
 
     Attributes:
         name: name of the server in messages.
@@ -320,7 +322,9 @@ class Served:
             self.proxy.reset_traffic()
 
     def close_window(self) -> tuple[dict[str, dict[str, int | None]], dict | None]:
-        """Return the requests since the window opened, by method (METHOD 11), and the proxy's traffic, if any.
+        """Return the requests since the window opened, by method (METHOD 11), and the proxy's traffic.
+
+        The traffic is None without an emulated network.
 
         `bytes_offered` is the number of bytes in the server's responses. `bytes_delivered` is the number of bytes,
         including headers, that the proxy sent to the reader (None for methods other than GET, or without a proxy).
@@ -335,7 +339,7 @@ class Served:
         return requests, passed
 
     def list_pids(self) -> dict[str, int]:
-        """Return the process IDs of the server ("server") and of the proxy, if any ("network")."""
+        """Return the process IDs of the server (key "server") and of the proxy (key "network", if there is one)."""
         pids = [process.pid for process in self.processes.values()]
         return dict(zip(("server", "network"), pids, strict=False))
 

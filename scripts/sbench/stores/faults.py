@@ -19,7 +19,7 @@ def plan_fault(level: str, seed: int, repeat: int) -> dict | None:
 
 
 def record_fault(fault: dict, passed: dict) -> dict:
-    """Return the entry for a record: the planned fault, the number of injected faults, and the number of GETs."""
+    """Return the planned fault with the numbers of injected faults and of GETs, as stored in a record."""
     gets = sum(row["method"] == "GET" for row in passed["exchanges"])
     return {**fault, "count": passed["injected"], "gets": gets}
 

@@ -20,7 +20,7 @@ _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
 def compute_rate_limit(network: dict | None, connections: float = math.inf) -> float:
-    """Return the maximum rate of an emulated network with this number of connections, in MiB/s; inf if unlimited."""
+    """Return the maximum rate in MiB/s of an emulated network with a number of connections; infinity if unlimited."""
     each, shared = ((network or {}).get(key) or math.inf for key in ("per_connection_mib_s", "shared_mib_s"))
     return min(shared, each * connections)
 
@@ -35,13 +35,16 @@ def format_parts(network: dict) -> list[str]:
 
 
 def format_name(network: dict) -> str:
-    """Return a short name such as "20 ms, 50 MiB/s"; the rate is per connection if limited, otherwise shared."""
+    """Return a short name such as "20 ms, 50 MiB/s".
+
+    The rate is the limit per connection if there is one, otherwise the shared limit.
+    """
     latency = [f"{network['latency_ms']:g} ms"] if network.get("latency_ms") else []
     return ", ".join([*latency, *[f"{network[key]:g} MiB/s" for key in _RATES if network.get(key)][:1]])
 
 
 def describe_measured(networks: list[dict]) -> str:
-    """Describe repeated measurements of a network (`measure_network`) by the median of each value."""
+    """Describe the median values of repeated measurements of a network (`measure_network`)."""
     measured = [network for network in networks if "problem" not in network]
     if not measured:
         return f"the network could not be measured ({networks[0]['problem']})" if networks else ""
@@ -93,7 +96,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
 
 
 def compute_in_flight(passed: dict | None) -> dict:
-    """Summarise the traffic of an emulated network (`Proxy.fetch_traffic`); {} for None.
+    """Summarise the traffic of an emulated network (`Proxy.fetch_traffic`); return {} if `passed` is None.
 
     Returns:
         connections: number of connections opened.

@@ -17,7 +17,7 @@ from sbench.probe.program import Problem
 
 
 class Changed(Problem):
-    """The object was replaced or modified after it was identified: the measurement is invalid rather than failed."""
+    """The object was replaced or modified since its identity was fetched, which makes the measurement invalid."""
 
 
 class Absent(Problem):
@@ -44,14 +44,17 @@ class Access:
 
 
 class Identity(NamedTuple):
-    """An object's size, and a version that changes if it is replaced: the ETag, or inode and modification time."""
+    """An object's size and version.
+
+    The version changes if the object is replaced. It is the ETag, or the inode and modification time of a file.
+    """
 
     size: int
     version: str
 
 
 class Reader(ABC):
-    """Base class of readers: splits byte ranges into requests, sends them from a thread pool, and counts them.
+    """Base class of readers, which split byte ranges into requests, send them from a thread pool, and count them.
 
     Attributes:
         client: name and version of the library that reads.
@@ -81,7 +84,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Read the byte ranges `extents`, (offset, length) each, into consecutive parts of `view`.
+        """Read byte ranges, given as (offset, length), into consecutive parts of `view`.
 
         Raises:
             Changed: the object no longer has this identity.
@@ -89,7 +92,7 @@ class Reader(ABC):
         """
 
     def expect_unchanged(self, name: str, identity: Identity) -> None:
-        """Check outside the timed window that an object is unchanged; a no-op if `read` checks each response.
+        """Check outside the timed window that an object is unchanged. Do nothing if `read` checks each response.
 
         Raises:
             Changed: the object no longer has this identity.

@@ -1,4 +1,4 @@
-"""Define the interface of stores; the code for each kind of store is in a package of its own.
+"""Define the interface that stores implement; each kind of store is a separate package.
 
 The `store` modules of these packages import no SDK at module level, because this takes longer than many measurements.
 """
@@ -71,7 +71,7 @@ class Store(ABC):
 
     @property
     def has_separate_data(self) -> bool:
-        """Whether the store contains a separate copy of the data, instead of the data being read in place."""
+        """Whether the data are copied or uploaded to the store, rather than read in place."""
         return self.embedded or self.elsewhere or "path" in self.spec
 
     @property
@@ -81,7 +81,7 @@ class Store(ABC):
 
     @property
     def is_networked(self) -> bool:
-        """Whether data cross a network, real or emulated, so that the time for checksums is negligible."""
+        """Whether data cross a real or emulated network, which makes the time for checksums negligible."""
         return self.elsewhere or bool(self.spec.get("network"))
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Store(ABC):
         raise Problem(f"HSDS cannot write to a store of kind {self.spec['kind']}")
 
     def create_server(self, binaries: dict, folder: Path) -> Server | None:
-        """Describe the embedded server for the objects in `folder`; None if this kind of store has no server."""
+        """Return how to start the embedded server for the objects in `folder`, or None if there is no such server."""
         return None
 
     @contextlib.contextmanager
@@ -164,7 +164,7 @@ class Store(ABC):
         """
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """List those of the user's files that are read in place and have changed since the manifest was written.
+        """List the user's files that are read in place and have changed since the manifest was written.
 
         Raises:
             Problem: the request to the store failed.
@@ -177,7 +177,7 @@ class Store(ABC):
         return self._load_module("reader").Reader(self.spec, location, access, env)
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Return the URL of each object, signed with the credentials in `env`, and the headers of a plain GET.
+        """Return, for each object, a URL signed with the credentials in `env` and the headers to send with a GET.
 
         Returns:
             {object name: (URL, headers)}; {} for files.
@@ -188,7 +188,10 @@ class Store(ABC):
         return {}
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield (name, check) for each requirement; a check returns a description, or raises Problem if not met."""
+        """Yield (name, check) for each requirement.
+
+        The function `check` returns a description, or raises Problem if the requirement is not met.
+        """
         yield from ()
 
     @abstractmethod
@@ -253,7 +256,7 @@ class ObjectStore(Store):
 
     @contextlib.contextmanager
     def _serve_holder(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
-        """Serve a folder during a `with` block, with the bucket or container created if missing.
+        """Serve a folder during a `with` block, creating the bucket or container if it is missing.
 
         Raises:
             Problem: the server exited with an error status, so it may not have saved its data.
@@ -268,11 +271,11 @@ class ObjectStore(Store):
             raise Problem(f"{self.served_by} exited with status {status} before saving its files; run again")
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """List the embedded server's files that contain object data; empty for a store without an embedded server."""
+        """List the embedded server's files that contain object data; an empty list if there is no embedded server."""
         return []
 
     def get_account_url(self, url: str) -> dict[str, str]:
-        """Return {"account_url"} for services whose account may be set in the environment; {} for others."""
+        """Return {"account_url"} if the environment may select the account of this service, otherwise {}."""
         return {}
 
     @abstractmethod
@@ -286,7 +289,7 @@ class ObjectStore(Store):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return {"url", "key"} of the dataset, and the reader's environment."""
+        """Return the URL and key prefix of the dataset as {"url", "key"}, and the reader's environment."""
         url, env = self.resolve_holder_url(served, env)
         # The environment may have changed since the upload: the data must be in the account that it names now.
         account, provided = url.rpartition("/")[0], provision.get("account_url")
@@ -313,7 +316,7 @@ class ObjectStore(Store):
         yield self.holder, lambda: self._load_module("client").find_holder(self.spec)
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the embedded server and its network, or the caches of a service, which are not controlled."""
+        """Describe the embedded server and its network, or note that a service's caches and users are not controlled."""
         if not self.embedded:
             return "caches and other users of the service are not controlled"
         server, others = self.emulated
@@ -335,7 +338,7 @@ def _is_unchanged(path: Path, entry: dict) -> bool:
 
 
 def apply_cloud_settings(env: dict[str, str], cloud: str) -> dict[str, str]:
-    """Return `env` with the variables whose names begin with `cloud` replaced by this process's variables."""
+    """Return `env` with all variables whose names begin with `cloud` taken from this process's environment."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
 
@@ -349,7 +352,7 @@ def serve_dataset(
     log: IO[str],
     fault: dict | None = None,
 ) -> tuple[Served | None, dict, dict[str, str]]:
-    """Start a dataset's embedded server, if any; return it, the location of the data and the reader's environment.
+    """Start the embedded server of a dataset if its store has one.
 
     Args:
         stack: exit stack that stops the server.
@@ -359,6 +362,9 @@ def serve_dataset(
         binaries: JSON file with the paths of the built servers.
         log: open file for the servers' output.
         fault: faults to inject (`faults.plan_fault`).
+
+    Returns:
+        The running server (None if there is none), the location of the data, and the environment for the reader.
 
     Raises:
         Problem: as `Store.serve_folder` and `Store.resolve_location`.
@@ -382,6 +388,6 @@ def list_needed_servers(specs: Iterable[dict]) -> list[str]:
 
 
 def get_store(spec: dict) -> Store:
-    """Return the store for a configuration entry; the part of `kind` before the first hyphen names its package."""
+    """Create the store for a configuration entry; the part of `kind` before the first hyphen names its package."""
     folder = importlib.import_module(f"sbench.stores.{spec['kind'].partition('-')[0]}.store")
     return folder.KINDS[spec["kind"]](spec)

@@ -52,7 +52,7 @@ class Target(ABC):
         """Convert the SDK's exceptions to `Problem` during a `with` block."""
 
     def make_holder(self) -> None:
-        """Create the bucket or container of an embedded server if it is missing; not called for remote services."""
+        """Create the bucket or container if it is missing. Only called for embedded servers."""
         return
 
     def fetch_part_bytes(self, name: str) -> int | None:
@@ -68,7 +68,7 @@ class Progress:
     """Reports the progress of the transfer of a large object, at most once per 10 s."""
 
     def __init__(self, what: str, size: int, say: Say) -> None:
-        """Start at 0 of `size` bytes; `what` is the beginning of each reported line."""
+        """Start with 0 of `size` bytes transferred; `what` is the beginning of each reported line."""
         self._what, self._size, self._say = what, size, say
         self._done, self._said = 0, time.monotonic()
 
@@ -131,7 +131,10 @@ def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None,
 
 
 def open_entry(entry: dict, path: Path | None) -> BinaryIO:
-    """Open the content of a manifest entry as a binary stream: the local file, or content generated during reads."""
+    """Open a binary stream with the content of a manifest entry.
+
+    The stream is the local file, or generates the content as it is read if `path` is None.
+    """
     return content.open_stream(entry) if path is None else open(path, "rb")
 
 
@@ -153,13 +156,13 @@ def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
 
 
 def _has_parts(target: Target, entry: dict) -> bool:
-    """Return whether an object has the part size that its manifest entry requests; True if the store reports none."""
+    """Return whether an object has the part size requested by its manifest entry; True if the store reports none."""
     requested = entry.get("part_bytes")
     return not requested or target.fetch_part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
 def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
-    """Return whether the object exists with the size, the part size and the SHA-256 of its manifest entry."""
+    """Return whether the object exists and matches its manifest entry in size, part size and SHA-256."""
     name, size = entry["name"], entry["bytes"]
     try:
         identity = reader.fetch_identity(name)

@@ -41,7 +41,7 @@ def build_command_prefix(env: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def describe_mount_obstacle() -> str:
-    """Return the reason why processes cannot have private mounts here, or an empty string if they can."""
+    """Return the reason why processes cannot have private mounts on this machine, or an empty string if they can."""
     if not shutil.which("unshare"):
         return "unshare (util-linux) is missing"
     tried = subprocess.run(
@@ -52,5 +52,5 @@ def describe_mount_obstacle() -> str:
 
 
 def _build_unshare_command() -> list[str]:
-    """Return the `unshare` command for private mounts; users other than root also need a user namespace."""
+    """Return the `unshare` command for private mounts; without root privileges, it also creates a user namespace."""
     return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]

@@ -102,7 +102,7 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
 
 
 def describe_credentials(store: dict) -> str:
-    """Describe where a store's credentials come from, without sending a request.
+    """Describe the source of a store's credentials, without sending a request.
 
     Raises:
         Problem: no account is configured, or the SAS token has expired.
@@ -116,14 +116,14 @@ def describe_credentials(store: dict) -> str:
 
 
 def get_base_url(store: dict) -> str:
-    """Return the URL of a remote container or share, without credentials; raises as `build_client`."""
+    """Return the URL of a remote container or share without credentials; raise Problem as `build_client` does."""
     with build_client(store) as client:
         parts = urlsplit(client.url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def describe_place(store: dict) -> str:
-    """Describe a store's container or share, for messages."""
+    """Describe a store's container or share for messages."""
     what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
     account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
     return f"{what} of {store.get('account_url', account)}"
@@ -211,7 +211,7 @@ def _check_expiry() -> str | None:
 
 
 def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return the URL and headers of each object; the credential is in either of them."""
+    """Return the URL and the headers for a GET of each object; one of them contains the credential."""
     with build_client(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
         return {name: _sign_address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
@@ -232,7 +232,7 @@ def _sign_address(store: dict, client: Any, path: str) -> Address:
 
 
 def _build_signature(store: dict, path: str, credential) -> str:
-    """Return a SAS token that allows reading a single object, computed without sending a request."""
+    """Compute a SAS token that allows reading a single object, without sending a request."""
     account = {"account_name": credential.account_name, "account_key": credential.account_key}
     options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
     if "share" in store:
@@ -245,7 +245,7 @@ def _build_signature(store: dict, path: str, credential) -> str:
 
 
 class Target(transfer.Target):
-    """The destination of a dataset in a share; Azure Files does not split files into parts."""
+    """The destination of a dataset in a share. Azure Files does not split files into parts."""
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
         """Create the client, without sending a request."""
@@ -258,7 +258,7 @@ class Target(transfer.Target):
         return convert_errors(self.where)
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload a file; a failed upload leaves a file that ends with zeros, which the checksum detects."""
+        """Upload a file. After a failed upload the file ends with zeros, which the checksum detects."""
         for folder in reversed(PurePosixPath(self.build_object_key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self.client.create_directory(str(folder))
@@ -277,7 +277,10 @@ class Container(Target):
             self.client.create_container()
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the size of a blob's first block, or of a blob without blocks; None if it is not a block blob."""
+        """Return the size of a blob's first block in bytes, or None if it is not a block blob.
+
+        If the blob was uploaded in one request, it has no blocks, and its total size is returned.
+        """
         blob = self.client.get_blob_client(self.build_object_key(name))
         try:
             blocks, _ = blob.get_block_list("committed")

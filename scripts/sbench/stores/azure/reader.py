@@ -1,4 +1,4 @@
-"""Read objects and files of shares with the Azure SDK, which splits reads into chunks, and count its requests.
+"""Read blobs and files in shares with the Azure SDK, which splits reads into chunks, and count its requests.
 
 The SDK fetches the first chunk of a byte range alone, and then the other chunks concurrently. If there is more than one
 byte range, this reader's threads fetch them in parallel, each without concurrency inside the SDK.
@@ -89,7 +89,10 @@ class Reader(reading.Reader):
         return self._objects[name]
 
     def _call_service(self, name: str, needed: int, ask: Callable[[], object]) -> object:
-        """Return `ask()`; count requests beyond `needed` as retries, and convert errors to one-line messages."""
+        """Call `ask` and return its result.
+
+        Requests in excess of `needed` count as retries. Errors are converted to one-line messages.
+        """
         before = self.attempts
         with azure.convert_errors(self.describe_object(name)):
             try:
@@ -103,7 +106,7 @@ class Reader(reading.Reader):
 
 
 class _Into:
-    """A writable file object over a buffer; the SDK writes chunks to it in any order."""
+    """A seekable file object that writes to a buffer, because the SDK writes chunks in any order."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at, self.written = view, 0, 0

@@ -103,7 +103,7 @@ class Blob(_Azure):
 
 
 def _read_connection() -> str:
-    """Return the connection string from the environment; HSDS requires one, and it suffices for obstore.
+    """Return the connection string in the environment, which HSDS and obstore need.
 
     Raises:
         Problem: the environment variable is not set.

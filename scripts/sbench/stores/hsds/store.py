@@ -1,4 +1,4 @@
-"""Define the store for a remote HDF service, which stores data written through its API and accepts no files."""
+"""Define the store for a remote HDF service (HSDS). Data are written through its API; it accepts no files."""
 
 import base64
 import http.client
@@ -22,7 +22,7 @@ _PATIENCE_S = 20
 
 
 def read_credentials() -> tuple[str, str]:
-    """Return the user name and password from the environment, or else from h5pyd's configuration file.
+    """Return the user name and password from the environment, or from h5pyd's configuration file if not set there.
 
     Raises:
         Problem: the user name or the password is in neither of them.
@@ -43,14 +43,14 @@ class Hsds(Store):
     takes_files = False
 
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Check that the service responds; upload nothing, because studies write their data through the service."""
+        """Check that the service responds. Nothing is uploaded, because studies write data through the service."""
         self._expect_service()
         return {"location": {"endpoint": self.spec["endpoint"]}, "local_files": []}
 
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return {"endpoint"}, and the environment with the user's credentials added."""
+        """Return the service's URL as {"endpoint"}, and `env` with the user's credentials added."""
         return provision["location"], env | dict(zip(NAMES, read_credentials(), strict=True))
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
@@ -63,12 +63,16 @@ class Hsds(Store):
         yield "service", self._expect_service
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the nodes, caches and other users that the benchmark does not control."""
+        """Describe influences that the benchmark does not control: the service's nodes, caches and other users."""
         how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
         return f"a remote service{how}; its nodes, their caches and its other users are not controlled"
 
     def _expect_service(self) -> str:
-        """Return the service's version; raise Problem if it does not respond, is not ready or rejects the user."""
+        """Return the service's version and number of nodes.
+
+        Raises:
+            Problem: the service does not respond, is not ready or rejects the credentials.
+        """
         about = self._fetch_json("/about")
         if about.get("state") != "READY":
             state = about.get("state", "no state")

@@ -25,7 +25,7 @@ class Reader(reading.Reader):
     client = f"preadv of Linux {platform.release()}"
 
     def __init__(self, *arguments: object) -> None:
-        """Initialise as `reading.Reader`, without open files."""
+        """Initialise with the arguments of `reading.Reader`, without opening files."""
         super().__init__(*arguments)
         self._open: dict[str, int] = {}
 
@@ -97,7 +97,7 @@ class Reader(reading.Reader):
 
 
 def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
-    """Read into `view` until `needed` bytes (default: all) are read; return whether this succeeded.
+    """Read at least `needed` bytes (default: all) into `view`, and return whether this succeeded.
 
     A short read that is not a multiple of `unit` bytes counts as the end of the file.
     """
@@ -111,7 +111,10 @@ def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxs
 
 
 def _read_direct(file: int, offset: int, part: memoryview) -> bool:
-    """Read with O_DIRECT: aligned bytes directly into `part`, the rest via an aligned buffer; False at end of file."""
+    """Read with O_DIRECT, and return whether `part` was filled before the end of the file.
+
+    Aligned bytes are read directly into `part`, the rest via an aligned buffer.
+    """
     address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
     if not _read_fully(file, offset, part[:straight], straight, _ALIGNED):

@@ -24,7 +24,7 @@ class Posix(Store):
     def provide_dataset(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
     ) -> dict:
-        """Copy or generate files in the store's folder; without a `path`, leave existing files where they are."""
+        """Copy or generate the files in the store's folder; without a `path`, use existing files in place."""
         if not self.files:
             raise Problem("a store with a shell cannot hold data; for a study with data, name a store without shell:")
         folder = Path(self.spec.get("path", folder)) / dataset
@@ -46,7 +46,10 @@ class Posix(Store):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return {"folder"}, and the environment, with the AWS settings if EC2 is queried for the volume's type."""
+        """Return the data folder as {"folder"}, and the environment.
+
+        The environment includes the AWS settings if EC2 must be queried for the type of the volume.
+        """
         asks = self.spec.get("volume") == "instance"
         return provision["location"], apply_cloud_settings(env, "AWS_") if asks else env
 

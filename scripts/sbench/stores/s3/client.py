@@ -103,7 +103,7 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: obj
 
 
 def _build_region_hook(store: dict) -> Callable[..., None]:
-    """Return a hook that raises Problem instead of letting the SDK follow a bucket to another region.
+    """Return a hook that raises Problem if the bucket is in another region, instead of letting the SDK follow it there.
 
     HDF5 does not follow such redirects either, so the SDK must not hide a wrong region.
     """
@@ -165,7 +165,7 @@ def build_store_entry(bucket: str) -> dict:
 
 
 def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
-    """Raise Problem if an environment variable sets an endpoint but the store does not."""
+    """Raise Problem if an environment variable sets an endpoint and the store's configuration entry does not."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):
         if os.environ.get(name) and not endpoint:
             raise Problem(f"{name} is set, but the store lacks an endpoint; add endpoint: to the store or unset {name}")
@@ -231,7 +231,7 @@ def find_holder(store: dict) -> str:
 
 
 def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
-    """Return the size in bytes and the version of objects, given by their keys or by a prefix.
+    """List objects, given by their keys or by a prefix, with their sizes and versions.
 
     Args:
         store: the store's configuration entry.
@@ -258,7 +258,7 @@ def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) 
 
 
 def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
-    """Return the size and version of an object from a GET, because failed HEAD requests lack an error code."""
+    """Return the size and version of an object. Use GET, because the response to a failed HEAD has no error code."""
     place = describe_place(s3, store)
     with convert_errors(f"{key} in {place}"):
         try:
@@ -301,7 +301,7 @@ def get_version(answer: dict) -> dict[str, str | None]:
 
 
 def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return the presigned URL of each object under the key prefix `key`; no headers are needed."""
+    """Return a presigned URL for each object under the key prefix `key`, with empty headers."""
     s3 = build_client(store, env, signature_version="s3v4")
 
     def sign_address(name: str) -> str:

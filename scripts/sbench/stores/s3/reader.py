@@ -38,7 +38,10 @@ class Reader(reading.Reader):
         self._s3.meta.events.register("after-call.s3.GetObject", self._count_attempts)
 
     def fetch_identity(self, name: str) -> Identity:
-        """Return the size and version from a GET of the first byte, because failed HEAD requests lack an error code."""
+        """Return the object's size and version from the response to a GET of its first byte.
+
+        HEAD is not used, because the response to a failed HEAD has no error code.
+        """
         answer = self._fetch_range(name, 0, 1)
         answer["Body"].close()
         return Identity(s3.parse_object_size(answer, self.place), _format_version(answer))
@@ -55,7 +58,7 @@ class Reader(reading.Reader):
         self._s3.close()
 
     def _fetch_chunk(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Fetch a chunk into `part`; a request for the rest of a truncated response counts as a retry."""
+        """Fetch a chunk into `part`. If a response is truncated, request the rest, which counts as a retry."""
         done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
             answer = self._fetch_range(name, offset + done, len(part) - done, **condition)

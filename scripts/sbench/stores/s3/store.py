@@ -64,11 +64,11 @@ class S3(ObjectStore):
         return Server("versitygw", command, counter, env, keys)
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """List the path of each object's file; versitygw stores one file per object."""
+        """Return the path of each object's file; versitygw stores one file per object."""
         return [folder / self.spec["bucket"] / name for name in names]
 
     def list_objects(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
-        """Return the size in bytes and the version of objects; see `client.list_objects`.
+        """List objects with their sizes and versions; see `client.list_objects`.
 
         Args:
             prefix: key prefix.
@@ -84,7 +84,7 @@ class S3(ObjectStore):
         return self._load_module("client").list_objects(self.spec, prefix, keys, below)
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """List the user's objects that are read in place and whose version or size has changed."""
+        """List the keys of the user's objects that are read in place and have changed in size or version."""
         in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
         if not in_place:
             return super().list_replaced_files(files, location, env)
