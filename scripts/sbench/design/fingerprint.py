@@ -1,4 +1,4 @@
-"""Store, refer to and compare fingerprints of the measuring software (METHOD 14)."""
+"""Store, look up and compare fingerprints of the measuring software: package versions and file hashes (METHOD 14)."""
 
 import contextlib
 import hashlib
@@ -12,25 +12,28 @@ from sbench.design.records import Kept
 from sbench.probe import software
 from sbench.probe.program import Problem, compute_file_digest, read_json, write_json
 
-# The factor whose levels are environments: differences between their specs and locks are deliberate.
+# The factor whose levels are environments. Differences between their specs and lock files are deliberate.
 ENVIRONMENT = "library"
 ABSENT = "absent"
 _DIGITS = 16
-# The hash of a file that is gone or differs on this machine.
+# Stands for the hash of a file that is missing or different on this machine.
 _UNKNOWN = "unknown"
 
 
 def save_fingerprint(folder: Path, seen: dict, servers: Mapping[str, Popen[str]], environment: dict) -> str | None:
-    """Store the fingerprint of the measuring software once and return its reference; hash only changed files.
+    """Store the fingerprint of the measuring software, unless it is already stored, and return its reference.
+
+    The hashes of unchanged files are read from a cache.
 
     Args:
         folder: the study's `software` folder in the run.
-        seen: {"distributions", "files"} as the measuring processes saw them (`sbench.probe.software`).
+        seen: {"distributions", "files"} that the measuring processes loaded (see `sbench.probe.software`).
         servers: the processes of the store's embedded server, by name.
-        environment: the artefact of the library under test; `promised` lists the entries of its spec and locks.
+        environment: the artefact of the library under test; `promised` lists the entries of its spec and lock files.
 
     Returns:
-        16 hexadecimal digits, the name of the file; None for artefacts of versions before `promised`.
+        The name of the fingerprint's file, 16 hexadecimal digits; None if the artefact is from an earlier version and
+        lacks `promised`.
     """
     if "promised" not in environment:
         return None
@@ -50,10 +53,10 @@ def save_fingerprint(folder: Path, seen: dict, servers: Mapping[str, Popen[str]]
 
 
 def expect_unchanged(environment: dict) -> None:
-    """Check that files that a library loads from elsewhere have not changed since its artefact was written.
+    """Check that the files that a library imports from outside its environment have not changed since the run began.
 
     Raises:
-        Problem: a file changed or is gone.
+        Problem: a file has changed or is missing.
     """
     for imported in environment.get("imported", ()):
         if software.get_identity(_get_path(imported)) != imported:
@@ -64,7 +67,9 @@ def expect_unchanged(environment: dict) -> None:
 
 
 def expect_promised(environment: dict, seen: dict) -> None:
-    """Compare the versions of user-supplied packages with the versions in `seen` (see `save_fingerprint`).
+    """Check that user-supplied packages were loaded in the versions that the environment was built with.
+
+    `seen` is the same as in `save_fingerprint`.
 
     Raises:
         Problem: a version differs.
@@ -79,7 +84,10 @@ def expect_promised(environment: dict, seen: dict) -> None:
 
 
 def read_fingerprint(kept: Kept) -> str:
-    """Return the fingerprint that a record refers to as JSON; "" without a reference, or if its file changed."""
+    """Return the JSON text of the fingerprint that a record refers to.
+
+    The result is an empty string if the record has no reference, or if the file is missing, unreadable or changed.
+    """
     reference = ((kept.record or {}).get("provenance") or {}).get("software")
     return (
         _read_content(software.get_identity(kept.path.parents[2] / "software" / f"{reference}.json"))
@@ -89,18 +97,23 @@ def read_fingerprint(kept: Kept) -> str:
 
 
 def read_fingerprints(of_study: Iterable[Kept]) -> dict[str, dict]:
-    """Return the fingerprints that the records of a study refer to, by reference."""
+    """Return all fingerprints that a study's records refer to: reference -> fingerprint."""
     texts = {text for one in of_study if (text := read_fingerprint(one))}
     return {_compute_digest(content): content for content in map(json.loads, sorted(texts))}
 
 
 def compare_environments(base: dict, other: dict) -> dict[str, tuple[str, str]]:
-    """Return the deliberate differences of fingerprints by name: of specs and locks; `copy` marks a second build."""
+    """Return the deliberate differences between two environments, those in their specs and lock files.
+
+    Returns:
+        Name of the entry -> its two values. An entry `copy` means that one environment is another build of the same
+        library.
+    """
     return _compare_values(base["promised"], other["promised"])
 
 
 def describe_environments(kept: Iterable[Kept], compare: Iterable[dict]) -> list[str]:
-    """Describe the deliberate differences of the environments that a study compares, with a line for each pair."""
+    """Describe the deliberate differences between the environments that a study compares, in one line for each pair."""
     newest = {one.levels.get(ENVIRONMENT, ""): json.loads(text) for one in kept if (text := read_fingerprint(one))}
     baselines = [str(entry["baseline"]) for entry in compare if entry["factor"] == ENVIRONMENT]
     pairs = [(base, other) for base in baselines if base in newest for other in newest if other != base]
@@ -113,7 +126,7 @@ def describe_environments(kept: Iterable[Kept], compare: Iterable[dict]) -> list
 
 
 def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
-    """Count the measured records without a fingerprint, in words; return nothing if all have it."""
+    """Return a line that counts the measured records without a fingerprint; an empty list if there are none."""
     measured = [one for one in kept if one.record and one.record["status"] == "done"]
     count = sum(not read_fingerprint(one) for one in measured)
     line = f"{count} of {len(measured)} records lack a fingerprint of the measuring software"
@@ -122,10 +135,18 @@ def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
 
 @cache
 def describe_differences(base: str, other: str, environments: bool) -> tuple[str, ...]:
-    """Describe the differences of two fingerprints, given as JSON, except deliberate differences.
+    """Describe the unintended differences between two fingerprints.
 
-    Only fingerprints of different `environments` differ deliberately. A library or a server counts only if both have
-    it: a driver may load a library that others do not use.
+    A file counts only if it is in both fingerprints, because some drivers load shared libraries that others do not use.
+
+    Args:
+        base: the JSON text of a fingerprint.
+        other: the JSON text of the fingerprint to compare with `base`.
+        environments: whether the fingerprints are of two different environments. Only then can they have deliberate
+            differences, which are left out.
+
+    Returns:
+        A text for each difference, with the name and both versions or hashes.
     """
     one, two = json.loads(base), json.loads(other)
     varied = compare_environments(one, two) if environments else {}
@@ -139,22 +160,23 @@ def describe_differences(base: str, other: str, environments: bool) -> tuple[str
 
 
 def _compare_values(base: dict[str, str], other: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Return both values of each name with unequal values, in alphabetical order."""
+    """Return name -> (value in `base`, value in `other`) for all names whose values differ, in alphabetical order."""
     values = {name: (base.get(name, ABSENT), other.get(name, ABSENT)) for name in sorted(base | other)}
     return {name: both for name, both in values.items() if both[0] != both[1]}
 
 
 def _is_part_of(file: str, varied: Iterable[str]) -> bool:
-    """Return whether a file belongs to a varied package: libhdf5_hl to libhdf5, "libaws-c-s3 (h5py-s3)" to h5py-s3.
+    """Return whether a file belongs to one of the packages in `varied`, which differ on purpose.
 
-    All files of a library that was built again (`copy`) do.
+    For example, libhdf5_hl belongs to libhdf5, and "libaws-c-s3 (h5py-s3)" belongs to h5py-s3. If `varied` contains
+    `copy` (the library was built again), all shared libraries belong to it.
     """
     library, _, wheel = file.rstrip(")").partition(" (")
     return wheel in varied or library.startswith(("lib",) if "copy" in varied else tuple(varied))
 
 
 def _list_programs(servers: Mapping[str, Popen[str]]) -> dict[str, str]:
-    """Return the identities of files in the servers' commands: a program, or an interpreter and its script."""
+    """Return the identities of all files in the servers' commands: programs, or interpreters and their scripts."""
     commands = ((name, process.args) for name, process in servers.items() if isinstance(process.args, list))
     files = ((name, Path(word)) for name, command in commands for word in command if Path(word).is_file())
     return {name if name == path.name else f"{name} {path.name}": software.get_identity(path) for name, path in files}

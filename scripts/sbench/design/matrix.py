@@ -1,4 +1,4 @@
-"""Expand the matrix of a study into named cells; list impossible combinations with their reasons."""
+"""Expand the matrix of a study into named cells, and list the combinations that are impossible, with the reasons."""
 
 import hashlib
 import itertools
@@ -18,36 +18,41 @@ from sbench.probe.program import Problem
 from sbench.probe.slowed import SHARES
 from sbench.stores import store as stores
 
-# Settings that were added later, with the value that must not change the names of earlier cells.
+# Settings that later versions added, with the values that are omitted from a cell's settings so that cells keep the
+# names that they had in earlier versions.
 _ADDED = {"launches": 1}
-# Keys of a study's section that are not settings of its cells.
+# Keys of a study's section that are not cell settings.
 _NOT_SETTINGS = (
     *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
     *("bisect", "twins"),
 )
-# Snakemake keeps a job for each record, and runs out of memory with many more.
+# Snakemake creates a job for each record, and would run out of memory with many more.
 _MOST_RECORDS = 100_000
 
 
 class Omitted(NamedTuple):
-    """A combination of levels that is left out, and the reason."""
+    """A combination of levels that is not measured, and the reason."""
 
     levels: dict[str, str]
     reason: str
 
 
 def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
-    """Return the cells of a study of a resolved configuration, and the omitted combinations.
+    """Expand the matrix of a study into cells to measure and combinations to omit.
 
-    Cells are in the order of the matrix, followed by the controls: A/A twins, the slowed controls of the first of their
-    cells, and further twins (`study.ANEW`). Each combination is there once, however often the matrix names it.
+    The cells are in matrix order, without duplicates. The controls follow: A/A twins of randomly chosen cells, slowed
+    controls of the first chosen cell, and twins with another copy of the data or another build (`study.ANEW`).
+
+    Args:
+        config: a resolved configuration.
+        study: the name of the study.
 
     Raises:
-        Problem: the matrix leaves no cell, too many, or none with the baseline of a comparison.
+        Problem: there are no cells, too many records, or no cell with the baseline of a comparison.
     """
     section, factors = config["studies"][study], schema.get_factors(study)
     mappings, times = studies.list_mappings(section), studies.get_study(study).count_repeats(config)
-    # Too many cells to list: count them instead.
+    # Count the combinations before expanding them, which could take too long.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
         raise Problem(
             f"studies.{study}.matrix: must give at most {_MOST_RECORDS:,} records (got {many:,} combinations,"
@@ -70,7 +75,7 @@ def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     if mappings and not cells:
         why = "; ".join(sorted({one.reason for one in omitted.values()}))
         raise Problem(f"studies.{study}.matrix: all combinations are impossible ({why})")
-    # The levels of imported results are in their files.
+    # The levels of imported results are not in the matrix, but in the imported files.
     for comparison in [] if section.get("imports") else section["compare"]:
         factor, baseline = comparison["factor"], str(comparison["baseline"])
         if all(cell.levels[factor] != baseline for cell in originals):
@@ -90,10 +95,12 @@ def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
 
 
 def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
-    """Return the result of `expand_matrix` for every study of a resolved configuration, read from `files`.
+    """Call `expand_matrix` for every study of a resolved configuration.
+
+    `files` are the configuration files to name in error messages.
 
     Raises:
-        Problem: one line that names the files.
+        Problem: a matrix cannot be expanded; the message starts with the names of the files.
     """
     try:
         return {study: expand_matrix(config, study) for study in config["studies"]}
@@ -102,10 +109,10 @@ def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Om
 
 
 def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
-    """Return the cells with the levels of `only` ({factor: [levels]}); studies without the factor keep all cells.
+    """Select the cells whose levels are in `only` ({factor: [levels]}). Factors that a cell does not have are ignored.
 
-    Each session needs its controls (METHOD 6): add a control of each kind, with its cell, if it needs no other library
-    or store.
+    Each session needs controls (METHOD 6). If the selection lacks a kind of control, add one of that kind together with
+    the cell that it repeats, provided that it requires no additional library or store.
     """
     cells = list(cells)
     chosen = {
@@ -123,7 +130,7 @@ def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
 
 
 def _check_caches(levels: dict[str, str], config: dict) -> Iterator[str]:
-    """Yield an obstacle if a cell needs warm caches of a service elsewhere, which nobody here can fill (METHOD 8)."""
+    """Yield an obstacle if a cell requires warm caches in a remote service, which cannot be warmed (METHOD 8)."""
     if levels.get("cache") == "warm" and stores.get_store(config["stores"][levels["store"]]).elsewhere:
         yield f"store {levels['store']} is remote, and its caches cannot be warmed from here; use cache: cold"
 
@@ -133,22 +140,22 @@ def _get_needs(cell: Cell) -> tuple[str | None, str]:
 
 
 def compute_digest(value: object) -> str:
-    """Return 10 hexadecimal digits of the sha256 of a JSON value."""
+    """Return the first 10 hexadecimal digits of a JSON value's SHA-256 hash."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def build_permanent_name(of: str, *parts: object) -> str:
-    """Append 10 hexadecimal digits of its content to the name of a study or run: other records, other name."""
+    """Append a hash of `parts` to a name, so that different content gets a different name."""
     return f"{of}-{compute_digest(parts)}"
 
 
 def list_datasets(cells: Iterable[Cell]) -> dict[str, dict]:
-    """Return the datasets that the cells read: id -> settings of the generator."""
+    """Return the datasets that the cells read: dataset id -> generator settings."""
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
 def list_libraries(cells: Iterable[Cell]) -> dict[str, dict]:
-    """Return the libraries that measure cells: name of the environment -> entry of the configuration."""
+    """Return the libraries that the cells use: environment name -> settings from the configuration."""
     return {cell.library: cell.settings["library"] for cell in cells if cell.library}
 
 
@@ -157,7 +164,7 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
     levels = {**levels, "control": control}
     settings = {
         "study": study,
-        # A factor that was added later must not change the names of earlier cells.
+        # Omit factors that a later version added, at their default level, so that cells keep their names.
         "cell": {name: level for name, level in levels.items() if schema.get_added_factors(study).get(name) != level},
         "seed": config["seed"],
         **{key: value for key, value in section.items() if key not in _NOT_SETTINGS and _ADDED.get(key) != value},
@@ -178,7 +185,7 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
         if pattern := part.get("x-file"):
-            # The text of the file identifies the cell.
+            # Include the content of the file, so that a change of the file makes another cell.
             text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
             settings[factor] = {"name": levels[factor], "text": text}
     if control == REBUILT:
@@ -194,5 +201,5 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
 
 
 def _format_level(level: str, factor: dict) -> str:
-    """Format a level for a folder's name; the `x-short` of its factor shows the unit of a number."""
+    """Format a level for use in a folder name, preceded by the `x-short` prefix of its factor, if any."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)

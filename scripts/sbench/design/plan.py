@@ -1,4 +1,4 @@
-"""Build the files with a study's matrix, for people and the report, and with its plan, for the measuring steps."""
+"""Build a study's matrix.csv, for readers and the report, and its plan.json, for the measuring jobs."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from sbench.design.study import Cell, get_study, resolve_setting
 
 
 def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
-    """Build the plan that a study's steps read: {"status", "run", "study", "order", "cells": {name: …}}."""
+    """Build the plan that a study's jobs read: {"status", "run", "study", "order", "cells": {name: …}}."""
     return {
         "status": "done",
         "run": config["run"],
@@ -26,14 +26,14 @@ def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
 
 
 def _get_most_repeats(config: dict, study: str) -> dict[str, int]:
-    """Return the most repeats if the run measures until it can decide, else nothing."""
+    """Return {"most_repeats": …} if the study measures until it can decide, otherwise an empty dictionary."""
     program = get_study(study)
     most = program.count_most_repeats(config)
     return {"most_repeats": most} if most > program.count_repeats(config) else {}
 
 
 def format_matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
-    """Format the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
+    """Format the matrix as CSV with the columns cell, factors…, control, omitted (the reason) and twin_of."""
     text = io.StringIO()
     columns = ["cell", *schema.get_factors(study), "control", "omitted", "twin_of"]
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

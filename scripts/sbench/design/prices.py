@@ -1,4 +1,4 @@
-"""Compute the price of a run in US dollars from the dated prices in config/facts/prices.yaml."""
+"""Estimate the price of a run in US dollars, from the dated prices in config/facts/prices.yaml."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from sbench.probe.program import read_yaml
 from sbench.stores import store as stores
 
 PRICES = Path("config/facts/prices.yaml")
-# The region of a machine outside the cloud: its reads leave the cloud.
+# The region of a machine outside the cloud, to which data is transferred over the internet.
 OUTSIDE = "none"
 
 
 class _Part(NamedTuple):
-    """One part of a bill: dollars and their subject; without a price, None and the unpriced item."""
+    """An item of a bill. `usd` is None if no price is known; `as_of` is the date of the price."""
 
     usd: float | None
     words: str
@@ -22,16 +22,22 @@ class _Part(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """The dollars of a run, and the line that explains them."""
+    """The price of a run in US dollars, and a line of text that explains it."""
 
     usd: float
     line: str
 
 
 def compute_bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
-    """Return the price of a run, without unpriced parts; None if it uses no store elsewhere and names no machine.
+    """Compute the price of a run, excluding items whose price is unknown.
 
-    `totals` are as in `sbench.design.cost.Cost`; `seconds` is how long the run needs the machine.
+    Args:
+        config: a resolved configuration.
+        totals: the estimated requests and bytes (see `sbench.design.cost.Cost`).
+        seconds: how long the run needs the machine.
+
+    Returns:
+        The bill; None if the run uses no remote store and the configuration specifies no machine.
     """
     used = sorted(name for what, name in (key for key in totals if isinstance(key, tuple)) if what == "bytes")
     elsewhere = {name: store for name in used if (store := stores.get_store(config["stores"][name])).elsewhere}

@@ -1,4 +1,4 @@
-"""Write and read records; check that they are whole, in their place, in range, and unedited."""
+"""Write and read records. Check that they are complete, in the right folder, in range, and unedited."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ from sbench.design.schema import get_added_factors
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path(__file__).with_name("record.yaml")
-# The requests of a cell's first record, one row each, in a file in the record's folder.
+# The file in a cell's folder with the requests of the cell's first record, one per row.
 REQUESTS = "requests.csv.gz"
 _SHOWN = 40
 _REMEDY = "remove it and run again"
@@ -23,7 +23,16 @@ EDITED = "the record was edited, as its digest does not match; restore it, or re
 
 @dataclass(frozen=True)
 class Kept:
-    """A record in the folder of its cell, with `levels` as in the matrix; if it is unusable, None and the problem."""
+    """A record file in the folder of a cell.
+
+    Attributes:
+        cell: the name of the cell.
+        levels: factor -> level of the cell, from the matrix.
+        repeat: the number of the repeat.
+        path: the file.
+        record: the content of the file; None if it is unusable.
+        problem: why the record is unusable; an empty string if it is usable.
+    """
 
     cell: str
     levels: Mapping[str, str]
@@ -34,11 +43,11 @@ class Kept:
 
 
 def write_record(path: Path | str, record: dict) -> None:
-    """Write a record with its digest, whole or not at all.
+    """Write a record with its digest, atomically.
 
     Raises:
-        Problem: a value has the wrong type or range, or writing fails. The record's other reasons come first, as likely
-            causes.
+        Problem: a value has the wrong type or range, or writing fails. If a value is wrong, the message starts with the
+            record's `reasons`, since they are likely causes.
     """
     try:
         expect_sound(record, "the record")
@@ -48,18 +57,22 @@ def write_record(path: Path | str, record: dict) -> None:
 
 
 def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
-    """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
+    """Read and check the record in `path`, which ends with {name of the cell}/repeat={number}.json.
 
-    `levels`: the cell's levels by factor, if known.
+    Args:
+        path: the file to read.
+        run: the run that the record must belong to.
+        study: the study that the record must belong to.
+        levels: factor -> level that the record must have; None to skip this check.
 
     Raises:
-        Problem: the file is unreadable or incomplete, has a number out of range, or belongs to another place or other
-            levels. The line names the file.
+        Problem: the file is unreadable or incomplete, a value is out of range, or the record belongs to another run,
+            study, cell or repeat, or has other levels. The message names the file.
     """
     try:
         record = read_json(path)
         expect_sound(record, str(path), f"; {_REMEDY}")
-        # Reject a record that is nested too deeply here, rather than while the report is made.
+        # Reject a record that is nested too deeply now, rather than when the report is built.
         compute_digest(record)
     except RecursionError:
         raise Problem(f"{path} is nested too deeply; {_REMEDY}") from None
@@ -78,10 +91,10 @@ def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | No
 
 
 def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
-    """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
+    """Read the records `folder`/<cell>/repeat=<n>.json of `cells`, in the order of `cells`, then by repeat.
 
-    `cells`: levels by factor, by name of the cell. Report on standard error each unreadable or misplaced record, and
-    the number of cells outside the matrix.
+    `cells` maps the name of each cell to its levels by factor. Each unreadable or misplaced record, and the number of
+    folders of cells that are not in the matrix, are reported on standard error.
     """
     for cell, levels in cells.items():
         for repeat, path in list_repeats(folder / cell):
@@ -95,9 +108,10 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
 
 
 def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
-    """Return why an artefact of a run (a record or another file) has failed or is unusable; [] if it is usable.
+    """Return why an artefact of a run (a record or other JSON file) is failed or unusable.
 
-    `folder`: the folder of the run's results, or of an earlier attempt whose failed artefacts were moved there.
+    The list is empty if the artefact is usable. `folder` contains the results of the run, or the failed artefacts that
+    were moved there from an earlier attempt.
     """
     study, kind = path.relative_to(folder).parts[:2]
     try:
@@ -109,7 +123,11 @@ def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
 
 
 def find_unable_cells(kept: Iterable[Kept]) -> dict[str, str]:
-    """Return the reasons, by cell, why cells without any measured record cannot read the existing data."""
+    """Find the cells whose library or driver cannot read the existing data in any repeat.
+
+    Returns:
+        Name of the cell -> reasons.
+    """
     of_cells: dict[str, list[dict]] = {}
     for one in kept:
         of_cells.setdefault(one.cell, []).append(one.record or {})
@@ -117,30 +135,36 @@ def find_unable_cells(kept: Iterable[Kept]) -> dict[str, str]:
 
 
 def is_injected_failure(record: dict) -> bool:
-    """Return whether a read failed because of an injected fault: a result of its cell, not a broken run."""
+    """Return whether the read of a record failed after faults were injected.
+
+    Such a failure is a result of the cell, not a problem of the run.
+    """
     return record.get("status") == "failed" and bool(record.get("injected"))
 
 
 def is_skipped(path: Path) -> bool:
-    """Return whether an artefact belongs to a skipped step, whose inputs had failed."""
+    """Return whether an artefact comes from a job that was skipped because its inputs had failed."""
     with contextlib.suppress(Problem):
         return "cause" in read_json(path)
     return False
 
 
 def is_edited(record: dict) -> bool:
-    """Return whether a record changed after it was written (METHOD 23); False without a digest."""
+    """Return whether a record was changed after it was written (METHOD 23); False if it has no digest."""
     return "digest" in record and record["digest"] != compute_digest(record)
 
 
 def compute_digest(record: dict) -> str:
-    """Return the sha256 of a record without its digest, as sorted JSON; it guards against accident, not intent."""
+    """Return the SHA-256 hash of a record (as sorted JSON without its `digest`).
+
+    It protects against accidental changes, not against deliberate ones.
+    """
     content = {key: value for key, value in record.items() if key != "digest"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def list_repeats(cell: Path) -> Iterator[tuple[int, Path]]:
-    """Yield (repeat, path) of the records in a cell's folder, in order; skip other files."""
+    """Yield (repeat, path) for each record in a cell's folder, sorted by repeat. Other files are skipped."""
     yield from sorted((_parse_repeat(path), path) for path in cell.glob("repeat=*.json") if _parse_repeat(path))
 
 
@@ -150,7 +174,7 @@ def _parse_repeat(path: Path) -> int:
 
 
 def is_sound(record: object) -> bool:
-    """Return whether all values of a record have their type and range."""
+    """Return whether all values of a record have the right type and are in range."""
     with contextlib.suppress(Problem):
         expect_sound(record, "the record")
         return True
@@ -158,12 +182,12 @@ def is_sound(record: object) -> bool:
 
 
 def expect_sound(record: object, name: str, remedy: str = "") -> None:
-    """Check that all values of a record have their type and range.
+    """Check that all values of a record have the right type and are in range.
 
     Raises:
-        Problem: a value has the wrong type or range; the line begins with `name` and ends with `remedy`.
+        Problem: a value has the wrong type or is out of range; the message begins with `name` and ends with `remedy`.
     """
-    # Imported here: a library's conda environment lacks this package, and steps in it check no records.
+    # Imported here, because a library's conda environment lacks this package, and jobs in it check no records.
     import fastjsonschema
 
     try:
@@ -180,7 +204,7 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
 
 
 def read_sample_columns() -> dict[str, dict]:
-    """Return the columns of samples that the schema of records names, with their subschemas."""
+    """Return the sample columns that the record schema defines: column -> subschema."""
     columns: dict[str, dict] = read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
     return columns
 
@@ -194,7 +218,7 @@ def _build_check() -> Callable[[object], dict]:
 
 
 def _resolve_references(part: Any, definitions: dict) -> Any:
-    """Inline definitions: a compiled check resolves its place again at every reference."""
+    """Replace each `$ref` by its definition, because compiled checks resolve references slowly, every time."""
     if isinstance(part, list):
         return [_resolve_references(one, definitions) for one in part]
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""Compose the schema of a configuration from the schemas of a run, stores, drivers and studies."""
+"""Compose the JSON schema of configurations from the schemas of a run, its stores and the studies."""
 
 from functools import cache
 from pathlib import Path
@@ -11,13 +11,13 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def list_studies() -> list[str]:
-    """Return the names of all studies: the folders with a study.py."""
+    """Return the names of all studies, which are the folders in studies/ that contain a study.py."""
     return sorted(path.parent.name for path in _PACKAGE.glob("studies/*/study.py"))
 
 
 @cache
 def read_schema() -> dict:
-    """Return the schema of a configuration with `stores`, all studies and resolved references; read it once."""
+    """Return the complete schema of a configuration, including stores and all studies, with `$ref`s resolved."""
     whole: dict = _read_part("design/run.yaml")
     of_studies: dict[str, dict] = {}
     whole["properties"] |= {"stores": _read_part("stores/schema.yaml")}
@@ -35,7 +35,8 @@ def read_schema() -> dict:
     of_kind["properties"]["kind"]["enum"] = [kind["title"] for kind in of_kind["oneOf"]]
     for part in parts:
         whole["$defs"] |= part.pop("$defs", {})
-    # Closed only here: an editor, which does not compose the schemas, must accept other properties.
+    # Forbid unknown properties only in the composed schema. The schema files themselves must accept them, because an
+    # editor reads the files without composing them.
     for part in (whole, whole["properties"]["studies"]):
         part["additionalProperties"] = False
     written: dict = _resolve_references(whole, whole["$defs"])
@@ -43,19 +44,19 @@ def read_schema() -> dict:
 
 
 def get_factors(study: str) -> dict[str, dict]:
-    """Return the factors of a study in their order, with their subschemas."""
+    """Return the factors of a study, in schema order: factor -> subschema."""
     parts: dict[str, dict] = read_schema()["$defs"][f"{study}_matrix"]["properties"]
     return parts
 
 
 @cache
 def get_added_factors(study: str) -> dict[str, str]:
-    """Return the factors that a study got after its first records, with the level of all earlier cells."""
+    """Return the factors that were added to a study after its first records: factor -> level of all earlier cells."""
     return {name: str(part["default"][0]) for name, part in get_factors(study).items() if "x-added" in part}
 
 
 def is_series(study: str) -> bool:
-    """Return whether each record of a study is a series, so that fewer than 6 records give verdicts, too."""
+    """Return whether each record of a study is a series of values, so that fewer than 6 records allow verdicts."""
     return bool(read_schema()["$defs"][f"{study}_matrix"].get("x-series", False))
 
 

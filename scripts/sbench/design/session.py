@@ -1,4 +1,4 @@
-"""Name a session, a call of the workflow, after the time (UTC) at which it began."""
+"""Name a session (one invocation of the workflow) after its start time in UTC."""
 
 import calendar
 import os
@@ -7,27 +7,29 @@ from datetime import UTC, datetime
 
 from sbench.probe import host
 
-# The variable with the session's name; jobs of a cluster inherit it.
+# The environment variable with the session's name, which cluster jobs inherit.
 SESSION = "STORAGE_BENCHMARKS_SESSION"
-# The boot of the session's first machine, and its uptime at the start, by a clock that nobody sets.
+# The environment variable with the boot ID of the machine that started the session, and that machine's uptime at the
+# start, which changes of the system time do not affect.
 UPTIME = "STORAGE_BENCHMARKS_UPTIME"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def start_session() -> None:
-    """Name the session that begins now, for this process and its children."""
+    """Start a session: set the environment variables with its name and start, for this process and its children."""
     os.environ |= {SESSION: format_session_name(), UPTIME: f"{_read_boot_id()} {_get_uptime_s()}"}
 
 
 def format_session_name() -> str:
-    """Return the name of a session that begins now."""
+    """Return the name of a session that starts now."""
     return time.strftime(_UTC, time.gmtime())
 
 
 def get_session_time() -> str:
-    """Return the time (UTC, ms) by the session's initial clock setting, so that setting the clock reorders no records.
+    """Return the current UTC time with milliseconds, as the session's start plus the uptime elapsed since.
 
-    On another machine, or without a session, use the current clock.
+    In this way, records stay in order even if the system time is changed during the session. On another machine, or
+    outside a session, return the system time.
     """
     boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
     now_s = time.time()

@@ -1,4 +1,4 @@
-"""Decide whether a record counts in medians and verdicts."""
+"""Decide whether a record is included in medians and verdicts."""
 
 import contextlib
 
@@ -7,9 +7,10 @@ from sbench.design import study as studies
 
 
 def list_faults(record: dict) -> list[str]:
-    """Return why a record takes no part in medians and verdicts; [] if it does.
+    """Return the reasons for excluding a record from medians and verdicts; an empty list to include it.
 
-    Check its numbers again rather than trust `valid`: whoever edits a record can also write a new digest.
+    The record's numbers are checked again, even if it is marked `valid`, because an edited record may have a matching
+    digest.
     """
     unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
     reasons = [] if record["valid"] else record.get("reasons") or [unknown]
@@ -18,7 +19,7 @@ def list_faults(record: dict) -> list[str]:
 
 
 def _list_shown_faults(record: dict) -> list[str]:
-    # Records of an earlier version may lack fields that the study checks.
+    # Records of earlier versions may lack fields that the study checks.
     with contextlib.suppress(LookupError, TypeError, AttributeError):
         return studies.get_study(record["study"]).check_record(record, record["settings"])
     return checks.check_work(record.get("work") or {})

@@ -1,4 +1,4 @@
-"""Read a YAML file; refuse text that YAML silently changes or expands without end."""
+"""Read YAML files, and reject content that YAML would silently change or expand without limit."""
 
 import stat
 from collections.abc import Iterator
@@ -9,23 +9,23 @@ import yaml
 from sbench.probe.program import Problem
 
 _MERGE = "tag:yaml.org,2002:merge"
-# A configuration has a few thousand characters and six levels. YAML takes seconds for more.
+# A typical configuration has a few thousand characters and six levels. Much larger files take seconds to parse.
 _MOST_BYTES = 2**18
 _DEEPEST = 32
 _LONGEST_TEXT = 1000
-# Count aliases and merges as if written out; a file of that size without them stays below the limit.
+# The limit includes expanded aliases and merges. A file of `_MOST_BYTES` without any cannot exceed it.
 _MOST_NODES = 2**18
 _TOO_DEEP = f"must have at most {_DEEPEST} levels of nesting, and no alias to itself"
 
 
 def read_mapping(file: Path) -> dict:
-    """Return the mapping in a file.
+    """Read a YAML or JSON file that contains a mapping.
 
-    Refuse repeated keys, endless or huge aliases, and scalars that YAML reads as other values: `on` as true, 010 as 8,
-    3.10 as 3.1. JSON quotes its text already.
+    Reject repeated keys, recursive or huge aliases, and unquoted scalars that YAML converts to unexpected values, such
+    as `on` (true), 010 (8) and 3.10 (3.1). The last check is skipped for JSON, whose strings are always quoted.
 
     Raises:
-        Problem: one line with the file, the line number if known, and the mistake.
+        Problem: the file is invalid; the message is one line with the file, the line number if known, and the mistake.
     """
     text = _read_text(file)
     try:
@@ -43,7 +43,7 @@ def read_mapping(file: Path) -> dict:
         values = loader.construct_document(node) if node else None
     except RecursionError as error:
         raise Problem(f"{file} {_TOO_DEEP}") from error
-    # Invalid text, or an invalid scalar, such as a date in a 13th month.
+    # The syntax or a scalar is invalid, such as a date with month 13.
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = str(getattr(error, "problem", None) or error).partition("\n")[0]
@@ -74,7 +74,7 @@ def _format_place(file: Path, node: yaml.Node) -> str:
 
 
 def _walk_nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
-    """Yield (place, node, whether it is a key) of a node and all nodes within it."""
+    """Yield (dotted path, node, whether the node is a key) for a node and all its descendants."""
     if depth > _DEEPEST:
         raise Problem(f"{_format_place(file, node)}: this value {_TOO_DEEP}")
     yield place, node, False
@@ -106,7 +106,7 @@ def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: obj
     elif isinstance(value, bool):
         mangled = text.lower() not in ("true", "false")
     else:
-        # Floats are times and sizes, which lose nothing, except as names, versions and levels.
+        # A float is usually a time or a size, for which 3.10 means 3.1. Only names, versions and levels must be exact.
         is_name = place.startswith(("libraries", "only")) or ".matrix" in place
         mangled = number and str(value) != text and (is_name or isinstance(value, int))
     if mangled:
