@@ -68,7 +68,7 @@ class Http:
         self._send_request("HEAD", name, {}).read()
 
     def read_range(self, name: str, offset: int, length: int) -> float:
-        """Read and discard a byte range, and return the time (`time.perf_counter`) when the response headers arrived."""
+        """Read and discard a byte range, and return the `time.perf_counter` when the response headers arrived."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
             answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})

@@ -316,7 +316,7 @@ class ObjectStore(Store):
         yield self.holder, lambda: self._load_module("client").find_holder(self.spec)
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the embedded server and its network, or note that a service's caches and users are not controlled."""
+        """Describe the embedded server and its network, or state that the service's caches are not controlled."""
         if not self.embedded:
             return "caches and other users of the service are not controlled"
         server, others = self.emulated
