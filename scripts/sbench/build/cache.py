@@ -31,9 +31,9 @@ _COPY = ContextVar("copy", default="")
 
 @functools.cache
 def _hash_code(path: str) -> str:
-    """Return a hash of a file's code, ignoring the file name, imports, comments and docstrings.
+    """Return a hash of a file's code that ignores the file name, imports, comments and docstrings.
 
-    The result is cached, so that it reflects the file at the first call.
+    The result is cached, so it reflects the file's content at the first call.
     """
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -77,7 +77,7 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """The directory of the cache entry, whether it exists or not."""
+        """The directory of the cache entry, which may not exist yet."""
         return get_cache_folder() / f"{self.name}-{self.key[:16]}"
 
 
@@ -134,7 +134,7 @@ def forbid_builds() -> Iterator[None]:
 
 @contextmanager
 def set_build_copy(name: str) -> Iterator[None]:
-    """Use a separate set of cache entries, built again in other directories, within a `with` block.
+    """Within a `with` block, use a separate set of cache entries, which are built again in other directories.
 
     Args:
         name: name of the set; an empty string selects the default set.
@@ -188,7 +188,11 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[int]:
-    """Acquire the lock for `folder`, waiting if necessary; yield its file descriptor for child processes to inherit."""
+    """Acquire the lock for `folder`, waiting if necessary.
+
+    Yields:
+        The file descriptor of the lock, for child processes to inherit.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "a") as lock:
         try:

@@ -25,9 +25,9 @@ _FILE = "file://"
 
 
 def find_library_lock(spec: Mapping) -> Path | None:
-    """Return the lock file that a library uses in addition to LOCK, or None.
+    """Return the lock file that a library uses in addition to LOCK, or None if it uses none.
 
-    This is the lock file that the library names, or else the lock file of its pinned h5py wheel.
+    The lock file is named in the library's entry, or belongs to its pinned h5py wheel.
     """
     wheels = load_pinned_sources()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
@@ -35,7 +35,7 @@ def find_library_lock(spec: Mapping) -> Path | None:
 
 
 def list_versions(spec: Mapping) -> dict[str, str]:
-    """Return a library's distributions and their versions, from its lock files and its user-supplied packages.
+    """Return the versions of a library's distributions, based on its lock files and user-supplied packages.
 
     If a lock file pins several versions, for different releases of Python, they are joined by " or ". The version of a
     source tree is an empty string, because determining it would require a build. The result is empty for a
@@ -58,7 +58,7 @@ def is_replaced(name: str, names: Collection[str]) -> bool:
 
 
 def has_user_h5py(spec: Mapping) -> bool:
-    """Return whether a library of kind wheel uses a user-supplied h5py, as a wheel or from a lock file.
+    """Return whether a library of kind wheel uses a user-supplied h5py, named in its entry or pinned as a local wheel.
 
     A lock file without h5py counts, because it pins a redistribution of h5py instead.
     """
@@ -66,7 +66,7 @@ def has_user_h5py(spec: Mapping) -> bool:
 
 
 def load_packages(spec: Mapping) -> list[Package]:
-    """Return a library's user-supplied packages, from its entry and from the local wheels that its lock file pins.
+    """Return a library's user-supplied packages: those in its entry, and local wheels that its lock file pins.
 
     Raises:
         Problem: a package is missing, is not usable on this machine or differs from the lock file, or two packages
@@ -105,10 +105,10 @@ def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -
 
 
 def list_conflicts(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
-    """Describe the requirements on a wheel's distribution that the wheel's version does not satisfy.
+    """Describe which requirements of other distributions a wheel's version does not satisfy.
 
     Args:
-        required: pairs of a distribution and one of its requirements.
+        required: (distribution, requirement) pairs.
         wheel: the wheel.
     """
     lines = []
@@ -132,10 +132,10 @@ def _is_applicable(requirement: Requirement) -> bool:
 
 
 def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
-    """Return the versions that a library promises, by distribution and for libhdf5.
+    """Return the versions that a library is declared to contain, for each distribution and for libhdf5.
 
-    These are the versions in which two libraries may differ on purpose. h5py and HDF5 are under test, so that their
-    versions come from the environment's artefact (`facts` and `build`), regardless of the lock files' pins.
+    Two libraries may differ on purpose only in these versions. h5py and HDF5 are under test, so their versions come
+    from the environment's artefact (`facts` and `build`), regardless of the lock files' pins.
     """
     # The first word of a release's origin is its kind; the rest is its URL or name.
     source = build["hdf5_source"] if _is_of_user(build) else build["hdf5_source"].partition(" ")[0]
@@ -151,7 +151,7 @@ def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
 
 
 def has_user_parts(build: Mapping) -> bool:
-    """Return whether a library contains user-supplied parts, beyond the releases and lock files of this project."""
+    """Return whether a library contains anything user-supplied besides releases and this project's lock files."""
     return _is_of_user(build) or bool(build.get("added"))
 
 
@@ -177,7 +177,7 @@ def _list_entries(spec: Mapping) -> Iterator[str | Mapping]:
 
 @functools.cache
 def _read_entry(entry: str) -> dict[str, str]:
-    """Return the distributions that a package entry (JSON) replaces, mapped to the package's version.
+    """Return the version of a user-supplied package (JSON entry) for each distribution that it replaces.
 
     If the package cannot be read, derive its name and version from the file name.
     """
@@ -199,7 +199,7 @@ def _read_lock(lock: Path) -> dict[str, str]:
 
 
 def _parse_version(url: str) -> str:
-    """Return the version in a wheel's URL, or the URL itself if it is not a wheel's."""
+    """Return the version in the URL of a wheel; return other URLs unchanged."""
     with contextlib.suppress(InvalidWheelFilename):
         return str(parse_wheel_filename(_parse_path(url).name)[1])
     return url
@@ -229,7 +229,7 @@ def _list_file_pins(lock: Path) -> list[re.Match]:
 
 
 def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
-    """Yield a wheel's requirements that apply to this interpreter, ignoring extras."""
+    """Yield the requirements of a wheel that apply to this interpreter, without those of extras."""
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:

@@ -61,7 +61,7 @@ _NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack
 
 
 def provide_library(name: str, spec: dict) -> dict:
-    """Return the environment artefact of a library under test, building the environment if it is not in the cache.
+    """Build the environment of a library under test, or find it in the cache, and return its JSON description.
 
     Args:
         name: the library's name, for messages and the artefact.
@@ -88,7 +88,7 @@ def provide_library(name: str, spec: dict) -> dict:
 
 
 def is_built(name: str, spec: dict) -> bool:
-    """Return whether the cache contains everything that a library needs, so that nothing would have to be built."""
+    """Return whether the cache already contains everything that a library needs."""
     with contextlib.suppress(Problem), forbid_builds():
         _KINDS[spec["kind"]](name, spec)
         return True
@@ -96,7 +96,7 @@ def is_built(name: str, spec: dict) -> bool:
 
 
 def list_missing_packages() -> list[str]:
-    """List the packages required by the workflow's programs that are not installed for this interpreter."""
+    """List the packages that the workflow's programs need but that are not installed for this interpreter."""
     texts = ((ENVS / f"{name}.in").read_text(encoding="utf-8") for name in ("package", "report", "workflow"))
     wanted = re.findall(r"^[a-z][\w-]*", "".join(texts), re.MULTILINE)
     return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
@@ -135,7 +135,7 @@ def validate_library(name: str, spec: dict, facts: dict) -> None:
 
 
 def resolve_origin(spec: dict) -> str:
-    """Return the origin that a library would have if it were built now.
+    """Return the origin that would be recorded for a library if it were built now.
 
     For a release with several sources, this is the preferred source.
 
@@ -158,7 +158,7 @@ def resolve_origin(spec: dict) -> str:
 
 
 def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return the interpreter, facts and build details of an environment of locked and user-supplied wheels."""
+    """Make an environment of locked and user-supplied wheels; return its interpreter, facts and build details."""
     added, lock = distributions.load_packages(spec), distributions.find_library_lock(spec)
     source, wheels = _resolve_wheel_origin(name, spec, added), [package.provide_wheel() for package in added]
     unmet = distributions.list_unmet_requirements(
@@ -196,7 +196,10 @@ def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> str:
-    """Return the origin of HDF5 in a library of kind wheel: a user-supplied package with h5py, or a lock file."""
+    """Return the origin of HDF5 in a library of kind wheel.
+
+    This is the user-supplied package that contains h5py, or the lock file that pins h5py.
+    """
     if own_h5py := [package for package in added if H5PY in package.brings]:
         return own_h5py[0].origin
     if lock := distributions.find_library_lock(spec):
@@ -230,12 +233,12 @@ def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
 
 
 def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
-    """Check that an environment contains a wheel's version and that the wheel can be imported there.
+    """Check that a wheel's version is installed in an environment and that its modules can be imported.
 
-    Import the module with the wheel's name, and modules with the names of locked distributions.
+    Only modules that are named after the wheel or after a locked distribution are imported.
 
     Returns:
-        the requirements of other distributions that the wheel's version does not satisfy.
+        Descriptions of other distributions' requirements that the wheel's version does not satisfy.
 
     Raises:
         Problem: another version is installed, or an import fails.
@@ -249,7 +252,11 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
 
 
 def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return the interpreter, facts and build details of an environment whose h5py is linked to the library's HDF5."""
+    """Make an environment whose h5py is compiled against the library's HDF5.
+
+    Returns:
+        The interpreter, facts and build details of the environment.
+    """
     other = find_python(spec["python"]) if "python" in spec else {}
     toolchain.read_header_versions(toolchain.get_python_header(spec.get("python", "")), folder=other.get("include", ""))
     hdf5 = provide_hdf5(spec)
@@ -294,9 +301,10 @@ def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return a user-supplied interpreter, its facts including the files that it imports, and its build details.
+    """Inspect the environment of a user-supplied interpreter, without installing anything in it.
 
-    Nothing is installed in it.
+    Returns:
+        The interpreter, facts that include the HDF5 and h5py files that it imports, and build details.
     """
     python = own.resolve_path(spec["python"])
     facts = inspect_python(python)
@@ -311,7 +319,7 @@ def _inspect_imports(python: Path) -> tuple[list[str], dict]:
     and of the relevant shared libraries (METHOD 14).
 
     Returns:
-        identities of the HDF5 and h5py files, and build details.
+        The identities of the HDF5 and h5py files, and the build details.
     """
     seen = ask_python(python, _IMPORTED, ROOT / "scripts")
     hashes = {package: "\n".join(map(compute_file_digest, files)) for package, files in seen["files"].items()}
@@ -326,7 +334,7 @@ def _inspect_imports(python: Path) -> tuple[list[str], dict]:
 
 
 def _inspect_conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return the interpreter, facts and build details of the conda environment whose interpreter runs this program."""
+    """Return the interpreter, facts and build details of the conda environment in which this program runs."""
     # Compare the prefixes, because an environment that the user has activated sets CONDA_PREFIX as well.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(

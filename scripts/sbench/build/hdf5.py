@@ -67,10 +67,10 @@ endforeach()
 
 
 def provide_hdf5(spec: dict) -> Piece:
-    """Return the cache entry with the HDF5 of a library of kind source, built from the first available source.
+    """Return the HDF5 of a library of kind source as a cache entry, building it from the first available source.
 
-    A source for which the cache contains a finished build counts as available, so that no network is needed. An
-    installed HDF5 is used in place.
+    A source with a finished build in the cache counts as available, so that no network is needed. An installed HDF5 is
+    used in place.
 
     Raises:
         Problem: the version is not pinned or contradicts the user-supplied source, a header or the compiler is missing,
@@ -96,7 +96,9 @@ def provide_hdf5(spec: dict) -> Piece:
 
 
 def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
-    """Return the build recipe for an HDF5 version from an archive; Amazon's S3 libraries are a separate cache entry.
+    """Return the recipe that builds an HDF5 version from an archive.
+
+    Amazon's S3 libraries, which HDF5 2.x needs, are a separate cache entry.
 
     Raises:
         Problem: a header or the compiler is missing.
@@ -125,7 +127,7 @@ def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
 
 
 def create_aws_recipe() -> Recipe:
-    """Return the build recipe for Amazon's S3 libraries as static libraries, shared by all HDF5 2.x builds.
+    """Return the recipe that builds Amazon's S3 libraries as static libraries, for all builds of HDF5 2.x.
 
     Raises:
         Problem: the compiler is missing.

@@ -1,4 +1,4 @@
-"""Find Python interpreters by release, for libraries under test that use another Python than the workflow."""
+"""Find Python interpreters by release, for libraries under test that use a different Python than the workflow."""
 
 import contextlib
 import os
@@ -77,5 +77,5 @@ def _list_candidates(name: str) -> Iterator[str]:
 
 
 def _parse_version(path: Path) -> list[int]:
-    """Return the numbers in the version of an interpreter's environment, such as 3.13.0, from its directory name."""
+    """Parse the version numbers in the directory name of an interpreter's environment, such as 3.13.0."""
     return [int(part) for part in path.parents[1].name.split(".") if part.isdecimal()]

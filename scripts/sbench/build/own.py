@@ -1,7 +1,7 @@
-"""Provide user-supplied HDF5 for a library under test: a source tree, a tarball, a git commit, or an installation.
+"""Provide a user-supplied HDF5 for a library under test: a source tree, tarball, git commit or installation.
 
-Each is identified by its content in records and cache keys, so that an edit causes a new build; its path is part of
-neither. The user's files are never modified.
+Records and cache keys identify it by its content, not by its path, so that an edit causes a new build. The user's files
+are never modified.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class Commit(Archive):
 
 @dataclass(frozen=True)
 class Installed(Archive):
-    """An HDF5 installation in `path`, which is used as it is."""
+    """An HDF5 installation in `path`, which is used in place."""
 
 
 def list_hdf5_sources(spec: dict) -> list[Archive]:
@@ -74,8 +74,8 @@ def list_hdf5_sources(spec: dict) -> list[Archive]:
     These are the archives of a release, or a single user-supplied source or installation.
 
     Raises:
-        Problem: a release is not pinned; or a path, or a commit in a clone, is missing, does not contain HDF5, or has
-            another version than the library's label.
+        Problem: a release is not pinned, or a path or commit is missing, does not contain HDF5, or has a different
+            version than the library's label.
     """
     version, source, reference = spec["hdf5"], spec.get("from", "auto"), spec.get("ref")
     if source in OF_RELEASES:
@@ -168,7 +168,7 @@ def run_git(*arguments: object, amiss: str) -> bytes:
 
 
 def _read_tarball(path: Path, version: str) -> Archive:
-    """Return the archive in a file; if its hash is pinned, its origin names a release."""
+    """Return the archive in a file. Its origin names a release if the file's hash is pinned."""
     key, release = compute_file_digest(path), load_pinned_sources()["hdf5"].get(version, {})
     if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
         return Archive(f"file {path.name}", key, path)
@@ -211,7 +211,7 @@ def _read_installed(path: Path, version: str) -> Installed:
 
 
 def _list_left_out(folder: str, names: Iterable[str]) -> set[str]:
-    """Return the names that are not source: hidden files and directories such as .git, and CMake build directories."""
+    """Return the names in a directory that are not source: hidden entries such as .git, and CMake build directories."""
     return {
         each for each in names if each.startswith(".") or os.path.exists(os.path.join(folder, each, "CMakeCache.txt"))
     }
@@ -227,7 +227,7 @@ def list_files(folder: Path) -> Iterator[Path]:
 
 
 def hash_files(folder: Path, files: Iterable[Path]) -> str:
-    """Return a SHA-256 over the names, contents and execute permissions of files in a directory."""
+    """Return the SHA-256 of the names, contents and execute permissions of files in a directory."""
     hashed = hashlib.sha256()
     for file in sorted(files):
         linked = file.is_symlink()

@@ -55,7 +55,7 @@ class Package(ABC):
     @property
     @abstractmethod
     def origin(self) -> str:
-        """The package's kind and the first digits of its key, as in records and on pages."""
+        """The package's kind and the first digits of its key, which identify it in records and on pages."""
 
     @abstractmethod
     def provide_wheel(self) -> "Wheel":
@@ -76,7 +76,7 @@ class Wheel(Package):
 
     @property
     def origin(self) -> str:
-        """`local wheel` and the beginning of its hash."""
+        """The text `local wheel` and the beginning of the wheel's hash."""
         return own.format_origin("local wheel", self.key)
 
     def provide_wheel(self) -> "Wheel":
@@ -100,11 +100,15 @@ class Source(Package):
 
     @property
     def origin(self) -> str:
-        """`local tree` or `git`, and the beginning of its hash."""
+        """The text `local tree` or `git`, and the beginning of the content's hash or of the commit id."""
         return own.format_origin("git" if self.key == self.commit else "local tree", self.key)
 
     def provide_wheel(self) -> Wheel:
-        """Return the package's wheel, building it if it is not in the cache; raise Problem as `provide_piece` does."""
+        """Return the package's wheel, building it if it is not in the cache.
+
+        Raises:
+            Problem: a build step failed, or the wheel has a different name than the package.
+        """
         inputs = {"key": self.key, "inner": self.inner, "python": toolchain.get_python_abi()}
         piece = provide_piece(Recipe(f"python-{self.name}", inputs, self._build_wheel, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
@@ -121,9 +125,9 @@ class Source(Package):
         return {"file": next(folder.glob(f"*{SUFFIX}")).name}
 
     def _unpack_source(self, workshop: Workshop) -> Path:
-        """Copy the files of the tree or commit to a temporary directory and return it.
+        """Copy the files of the tree or commit to a temporary directory, and return the directory.
 
-        If they are in a git repository, the directory is a clone of it.
+        If the source is in a git repository, the directory is a clone of this repository.
         """
         folder = workshop.work / "source"
         folder.mkdir()
@@ -139,7 +143,9 @@ class Source(Package):
 
 
 def read_package(entry: str | Mapping) -> Package:
-    """Return the package for an entry: the path of a wheel or source tree, or a clone and a commit ({from, ref}).
+    """Return the package that a configuration entry describes.
+
+    The entry is the path of a wheel or source tree, or a clone and a commit ({from, ref}).
 
     Raises:
         Problem: the package is missing, or is for another Python or platform.
@@ -223,9 +229,9 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def _find_clone(path: Path) -> tuple[Path | None, str, str]:
-    """Return a directory's git repository, the id of HEAD, and the directory's path within the repository.
+    """Return the git repository that contains a directory, the id of HEAD, and the directory's path in the repository.
 
-    Outside a repository, return None and two empty strings.
+    If the directory is not in a repository, return None and two empty strings.
     """
     with contextlib.suppress(Problem):
         where = own.run_git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()

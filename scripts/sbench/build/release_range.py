@@ -1,8 +1,8 @@
 """List the releases or commits in a range, and describe a library under test for each of them.
 
-Wheels are listed and locked on demand by pip and uv, with the configured registry. All other packages remain at the
-versions in envs' lock files, as far as a release's requirements allow. Either end of a range may be a user-supplied
-wheel.
+pip lists the releases in the configured registry, and uv writes a lock file for a release when it is needed. All other
+packages remain at the versions in the lock files in envs/, as far as a release's requirements allow. Either end of a
+range may be a user-supplied wheel.
 """
 
 import difflib
@@ -32,7 +32,7 @@ _DIGITS = 10
 
 
 class Reader(NamedTuple):
-    """The distributions and modules that read files with a package.
+    """The distributions and modules needed to read files by means of a package.
 
     Attributes:
         needs: distributions that a library needs in addition to the package.
@@ -67,7 +67,9 @@ class Releases(NamedTuple):
     wheels: Mapping[str, Wheel] = {}
 
     def build_library_entry(self, name: str, lock: Path) -> dict:
-        """Return the configuration entry of a library with the release `name`; write its lock file if it is missing.
+        """Return the configuration entry of a library that contains the release `name`.
+
+        The release's lock file is written to `lock` if it is missing.
 
         Raises:
             Unusable: the release is not available for this interpreter and platform, cannot be imported, or does not
@@ -95,9 +97,9 @@ class Releases(NamedTuple):
         return {"kind": "source", "hdf5": parse_version(header), "from": str(self.clone), "ref": name}
 
     def _resolve_wheel(self, name: str) -> tuple[str | dict | None, Wheel | None]:
-        """Return the package entry and the wheel for a commit or user-supplied wheel; (None, None) for a release.
+        """Return the package entry and the wheel of a commit or of a user-supplied wheel.
 
-        A commit's wheel is built if needed.
+        The wheel of a commit is built if needed. For releases in the registry, return (None, None).
         """
         if self.clone:
             entry = {"from": str(self.clone), "ref": name}
@@ -109,9 +111,9 @@ class Releases(NamedTuple):
 def list_releases(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
     """Return a package's releases from `first` to `last`, or the commits of a clone in that range.
 
-    Either end may be the path of a wheel. If `first` is, the releases start after its version; if `last` is, they
-    extend to the newest. Commits are listed along the first parents of `last`, so that a merge commit represents its
-    entire branch.
+    Either end may be the path of a wheel. A wheel as `first` is followed by all releases with later versions; a wheel
+    as `last` comes after the newest release. Commits are listed along the first parents of `last`, so that a merge
+    commit represents its entire branch.
 
     Raises:
         Problem: an end is missing, was yanked or does not precede the other, or the releases cannot be listed.
@@ -146,7 +148,7 @@ def read_package_name(clone: str, reference: str) -> str:
 
 
 def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
-    """Return the names of the releases in a range, and its yanked releases with their reasons.
+    """Return the names of all releases in a range, and the reasons why some of them were yanked.
 
     Args:
         package: hdf5, or the name of a Python package.
@@ -178,7 +180,7 @@ def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mappi
 
 
 def _format_wheel_name(wheel: Wheel) -> str:
-    """Return a wheel's name for libraries and files: its version and the first digits of its hash."""
+    """Format a wheel's name for use in the names of libraries and files: its version and part of its hash."""
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
@@ -215,9 +217,10 @@ def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
 
 
 def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
-    """Write a lock file for a release, or for a wheel's requirements, and for its reader's distributions.
+    """Write the lock file of a library that contains a release or a user-supplied wheel.
 
-    The versions pinned in envs are preferred.
+    It pins the release (but not the wheel), its requirements and the distributions that its reader needs. Versions
+    pinned in envs/ are preferred.
     """
     own = isinstance(release, Wheel)
     what = f"{package} {release.version if own else release}"

@@ -28,7 +28,9 @@ _UNUSED = (".map", ".ts", ".mts", ".cts")
 
 
 def provide_servers(names: Collection[str]) -> dict:
-    """Return the servers' `versions` and the paths of their programs, building the servers that are not in the cache.
+    """Return the paths of the servers' programs, and their versions under the key `versions`.
+
+    Servers that are not in the cache are built.
 
     Raises:
         Problem: a build step failed, for example because packages cannot be fetched or the disk is full.
@@ -42,9 +44,9 @@ def provide_servers(names: Collection[str]) -> dict:
 
 
 def create_server_recipe(name: str) -> Recipe:
-    """Return a server's build recipe.
+    """Return the recipe that builds a server.
 
-    Its inputs are the files of this server only, so that changes to other servers do not cause a new build.
+    Only this server's files are inputs, so that changes to other servers do not cause a new build.
     """
     if name in COMPILED:
         module, package = COMPILED[name]
@@ -118,7 +120,7 @@ def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
         workshop: temporary directory and log of the build.
 
     Returns:
-        the path of the Node program, in the build's temporary directory.
+        The path of the Node program in the build's temporary directory.
     """
     environment = workshop.work / "node"
     make_environment(workshop, environment, ENVS / "node.lock")

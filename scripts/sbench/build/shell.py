@@ -60,7 +60,11 @@ class Workshop:
             raise Problem(f"{self.name}: step “{step}” failed; see its output in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-        """Run a build step as `run_step` does, but return the end of its output if it fails, else an empty string."""
+        """Run a build step like `run_step`, but do not raise Problem if the command fails.
+
+        Returns:
+            An empty string if the step succeeded, otherwise the end of its output.
+        """
         self.report_step(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
@@ -100,12 +104,12 @@ def count_cores() -> int:
 
 
 def get_base_python() -> Path:
-    """Return the base interpreter for new environments, which is the base of this process's virtual environment."""
+    """Return the interpreter on which this process's virtual environment is based, for use by new environments."""
     return Path(os.path.realpath(sys.executable))
 
 
 def find_uv() -> Path:
-    """Return the path of `uv`, next to this interpreter or else on PATH; raise Problem if it is missing."""
+    """Return the path of `uv`, preferably next to this interpreter, otherwise on PATH; raise Problem if missing."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
@@ -120,7 +124,7 @@ def make_environment(
     gives_way: Callable[[str], bool] | None = None,
     base: Path | str | None = None,
 ) -> Path:
-    """Create a Python environment with exactly the wheels in the hashed lock files, and return its interpreter.
+    """Create a Python environment with exactly the wheels that the lock files pin, and return its interpreter.
 
     Args:
         workshop: temporary directory and log of the build.

@@ -36,10 +36,10 @@ class Archive:
     """An archive of HDF5's source.
 
     Attributes:
-        origin: its kind and name: `tarball <url>`, `crate <name> <version>` or `file <name>` for a release, else `local
-            …`.
+        origin: its kind and name. For a release, this is `tarball <url>`, `crate <name> <version>` or `file <name>`;
+            otherwise the kind begins with `local` or `git`.
         key: identifier of its content: a SHA-256, or a commit id.
-        path: its path if it is on this machine, else None.
+        path: its path on this machine; None if it must be fetched.
     """
 
     origin: str
@@ -116,7 +116,7 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
 
 
 def unpack_archive(workshop: Workshop, file: Path) -> Path:
-    """Unpack a tar archive below the build's temporary directory, and return the directory with its contents."""
+    """Unpack a tar archive to a new directory in the build's temporary directory, and return this directory."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
     tar = find_tool("tar", remedy="apt install tar, or dnf install tar")
@@ -125,7 +125,7 @@ def unpack_archive(workshop: Workshop, file: Path) -> Path:
 
 
 def find_tree(folder: Path) -> Path:
-    """Return the HDF5 source tree in an unpacked archive: its top directory, or a directory within a crate."""
+    """Find the HDF5 source tree in an unpacked archive; in a crate, it is a subdirectory."""
     headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
     if header := next(headers, None):
         return header.parents[1]
