@@ -66,7 +66,7 @@ def has_user_h5py(spec: Mapping) -> bool:
 
 
 def load_packages(spec: Mapping) -> list[Package]:
-    """Return a library's user-supplied packages: those in its entry, and local wheels that its lock file pins.
+    """Return a library's user-supplied packages: packages in its entry, and local wheels that its lock file pins.
 
     Raises:
         Problem: a package is missing, is not usable on this machine or differs from the lock file, or two packages
@@ -229,7 +229,7 @@ def _list_file_pins(lock: Path) -> list[re.Match]:
 
 
 def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
-    """Yield the requirements of a wheel that apply to this interpreter, without those of extras."""
+    """Yield the requirements of a wheel that apply to this interpreter, excluding requirements of extras."""
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:

@@ -138,7 +138,7 @@ def _judge_work(data: Timings) -> tuple[str, str]:
 def _judge_growth(data: Timings) -> tuple[str, str]:
     """Find a series that takes suspiciously little time for added work, which suggests that some work was skipped.
 
-    Its time must grow less than half as much as that of each other series for the same added work.
+    Its time must grow less than half as much as the time of each other series for the same added work.
     """
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)

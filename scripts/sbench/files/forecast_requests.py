@@ -104,9 +104,9 @@ def record_reads(
 
 
 def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
-    """Convert reads recorded without a sieve buffer to those that HDF5 makes with one.
+    """Convert reads recorded without a sieve buffer to the reads that HDF5 would make with a sieve buffer.
 
-    HDF5 fills the sieve buffer on small reads of contiguous datasets.
+    HDF5 fills this buffer on small reads of contiguous datasets.
 
     Args:
         watched: reads without a sieve buffer.
@@ -124,7 +124,7 @@ def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
 
 
 def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
-    """Read parts of datasets, skipping those that h5py cannot convert, as a run does; raise if all parts fail."""
+    """Read parts of datasets; like a run, skip parts that h5py cannot convert. Raise if all parts fail."""
     errors = []
     for name, place in parts:
         try:

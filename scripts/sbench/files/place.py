@@ -59,7 +59,7 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
 
 
 def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
-    """Return the given values as `latency_ms` and `per_connection_mib_s`, without those that are None.
+    """Return the given values as `latency_ms` and `per_connection_mib_s`, omitting values that are None.
 
     Raises:
         Problem: a value is less than 1.

@@ -111,7 +111,7 @@ class Advice:
 
     @functools.cached_property
     def best(self) -> Way:
-        """The recommended way: the fastest of those in `faster`, or the base if there are none.
+        """The recommended way: the fastest of the ways in `faster`, or the base if there are none.
 
         A way that needs a copy must be sufficiently faster than the best way without a copy. If there are enough files,
         only half of them are used for this choice.
@@ -151,7 +151,7 @@ class Advice:
         return sorted(way.gains)[::2] if len(way.gains) >= LEAST_FILES else []
 
     def _compute_cost(self, way: Way) -> float:
-        """Return a way's time divided by that of the base.
+        """Return a way's time divided by the base's time.
 
         Use only the files that `_list_choosing_files` lists; if it lists none, use all measurements.
         """
@@ -164,7 +164,7 @@ class Advice:
         return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
 
     def compute_ratio(self, way: Way, which: str) -> float:
-        """Return the ratio of a way's time to that of the base over all accesses, or a confidence limit of the ratio.
+        """Return the ratio of a way's time to the base's time over all accesses, or a confidence limit of the ratio.
 
         Args:
             way: the way to compare.

@@ -175,7 +175,7 @@ def _write_headline(run: Results) -> Sentence:
 
 
 def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
-    """Describe outcomes that apply to the measured sessions only, because those of both sides did not alternate."""
+    """Describe outcomes that apply to the measured sessions only, because the sessions did not alternate by side."""
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
@@ -232,7 +232,7 @@ def list_limits(run: Results) -> list[str]:
 
 
 def _build_report(report: Report, sides: list[str], column: str) -> Report:
-    """Derive the declaration of the comparison's page from that of a study, adding the run as the factor to compare.
+    """Derive the declaration of the comparison's page from a study's page, adding the run as the factor to compare.
 
     Args:
         report: declaration of the study's page.
