@@ -1,1 +1,1 @@
-"""Plan a call of the workflow, measure a cell, and build the tables of its records."""
+"""Plan a run of the workflow, measure cells, judge the results, and build tables from the records."""

@@ -1,4 +1,4 @@
-"""Measure one cell once: serve its data, run the measuring program, watch the window, check and write the record."""
+"""Measure a cell once: serve its data, run the measuring program, then check and write the record."""
 
 import argparse
 import contextlib
@@ -23,20 +23,22 @@ from sbench.stores import store as stores
 from sbench.stores.embedded import EXCHANGE, Served
 from sbench.stores.store import Store
 
-# Variables that would change a measurement unseen: settings of the user's clouds, Python, Dask, HDF5 and linker.
+# Environment variables that could silently affect measurements: settings of clouds, Python, Dask, HDF5 and the linker.
 _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-# For a study without a library under test, which the workflow's interpreter measures, and for one without data.
+# Defaults for studies without a library under test, which run in the workflow's interpreter, and for studies without
+# data.
 _OWN: dict = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
 _NO_DATA: dict = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
 def require_artefact(path: Path) -> dict:
-    """Return an artefact that a step needs.
+    """Read an artefact that the job requires.
 
     Raises:
-        Ended: the artefact or an earlier step failed; the line names the first failure and its reasons.
+        Ended: the artefact is failed, or was skipped because an earlier one failed. The message contains the reasons of
+            the first failure.
     """
     artefact = read_json(path)
     if artefact.get("status") == "done":
@@ -50,7 +52,7 @@ def _list_once(lists: Iterable[list[str]]) -> list[str]:
 
 
 def build_base_record(arguments: argparse.Namespace) -> dict:
-    """Return the entries of a record that even a failed cell has."""
+    """Return the entries that every record has, including those of failed measurements."""
     plan = read_json(arguments.plan)
     return {
         **{"record": 1, "run": plan["run"], "study": plan["study"], "name": arguments.cell},
@@ -60,7 +62,10 @@ def build_base_record(arguments: argparse.Namespace) -> dict:
 
 
 def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
-    """Measure one cell once and write its record, unless it has a record, even a failed record: its block is closed."""
+    """Measure a cell once and write its record.
+
+    Do nothing if the record exists, even if it is failed, because blocks are never completed later.
+    """
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
             print(f"{arguments.out} exists and is kept; sbench run --again measures its cell again", file=log)
@@ -91,7 +96,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     env: dict[str, str] = {}
     with contextlib.ExitStack() as limits:
         for number in range(launches):
-            # The server starts again, too: its start has its own luck.
+            # Restart the server too, since its performance can vary between launches as well.
             with contextlib.ExitStack() as stack:
                 served, location, env = stores.serve_dataset(
                     stack, settings["store"], provision, filter_environment(), arguments.servers, servers_log, fault
@@ -115,20 +120,20 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
     if len(set(record.get("effective", {}).get("ran_on", []))) > 1:
-        # The processes of this machine are only a part of the readers.
+        # The CPU time measured here would only cover some of the reader's processes.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
     record["network"] = network and {**network, **networks.compute_in_flight(window.passed)}
     if fault and window.passed:
         record["injected"] = faults.record_fault(fault, window.passed)
     facts["load_after"] = list(os.getloadavg())
-    # A program that measured on another host has read that host's facts.
+    # If the program measured on another host, it returned that host's facts.
     facts = record.pop("host", facts)
     if replaced := store.list_replaced_files(manifest.get("files", []), location, env):
         raise Problem(
             f"{replaced[0]} was replaced or changed after its examination; stop the program that writes to it, remove"
             f" {provision['manifest']} and run again"
         )
-    # What is in force differs between launches if anything does.
+    # Check the effective settings of every launch; the merged record contains only those of the last.
     launched = [record | {"effective": part["effective"]} if "effective" in part else record for part in parts]
     if failed := _list_once(study.check_label(one, settings, manifest) for one in launched):
         raise Problem("; ".join(failed))
@@ -175,7 +180,10 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
 
 @contextlib.contextmanager
 def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterator[None]:
-    """Add the injected faults to a failure in a `with` block, unless a server ended or the cell is left out."""
+    """Add information on injected faults to a failure in the `with` block.
+
+    Failures are not changed if a server ended, the cell cannot read the data, or no fault was injected yet.
+    """
     try:
         yield
     except Problem as problem:
@@ -189,9 +197,10 @@ def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterat
 
 
 def _compute_place(plan: dict, arguments: argparse.Namespace) -> dict:
-    """Return the place of a cell in the order of a study's records, from 0, block after block.
+    """Return the entries of a record that locate it in the sequence of measurements.
 
-    In a run that measures until it can decide also the round, the number of cells in the block, and the most blocks.
+    These are `position`, which counts from 0, block after block, and, in runs that measure until they can decide,
+    `round`, `block_cells` (the number of cells in the block) and `most_repeats`.
     """
     names, repeat = list(plan["cells"]), int(arguments.repeat)
     order = blocks.Order([])
@@ -207,16 +216,16 @@ def _compute_place(plan: dict, arguments: argparse.Namespace) -> dict:
 
 
 def get_scratch_folder(out: Path) -> Path:
-    """Return the folder for leftovers of a measuring program; a killed step leaves it there."""
+    """Return the folder for temporary files of the measuring program. If the job is killed, the folder remains."""
     return out.with_name(f".{out.stem}.scratch")
 
 
 def _make_scratch_folder(stack: contextlib.ExitStack, out: Path) -> Path:
-    """Create a folder for leftovers of the measuring program, which the step removes at its end."""
+    """Create an empty folder for temporary files of the measuring program. Closing `stack` removes it."""
     folder = get_scratch_folder(out)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # Twice: a momentary refusal by the system would leave the folder behind.
+    # Try twice, in case the first removal fails temporarily.
     for _ in range(2):
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder.absolute()
@@ -225,7 +234,11 @@ def _make_scratch_folder(stack: contextlib.ExitStack, out: Path) -> Path:
 def _measure_network(
     arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
-    """Measure a store's network in a session's first cell on each node (METHOD 20); return costs or a problem."""
+    """Measure the network between this node and a store, once per session and node (METHOD 20).
+
+    Returns:
+        The result of `networks.measure_network`, or {"problem": message}. Later cells get the stored result.
+    """
     measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.get_node_name()
     where = measured_here / f"{settings['cell']['store']}.json"
     with contextlib.suppress(Problem):
@@ -241,7 +254,7 @@ def _measure_network(
 
 
 def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
-    """Write each request of a cell with its range and times; only once, as they repeat."""
+    """Write the requests of a measurement, with byte ranges and times, unless an earlier repeat has written them."""
     path = arguments.out.with_name(records.REQUESTS)
     if path.exists() or passed["unread"]:
         return
@@ -252,9 +265,10 @@ def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
 
 
 def filter_environment() -> dict[str, str]:
-    """Return the user's environment without variables that would change a measurement unseen.
+    """Return the environment variables without those that could silently affect measurements.
 
-    AWS's files hold settings as well as credentials; the step finds a store's credentials (`sbench.stores.store`).
+    AWS configuration files are disabled too, because they contain settings as well as credentials. The job passes a
+    store's credentials separately (see `sbench.stores.store`).
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)

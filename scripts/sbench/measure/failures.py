@@ -1,7 +1,7 @@
-"""Report the failed steps of a run, the missing blocks, and the repairs of the next call.
+"""Report the failed jobs of a run, the missing blocks, and which of them the next call of the workflow repairs.
 
-Failed builds and data are moved aside, so that the next call makes them again. A failed record stays: it is an attempt
-of its cell, and its block is closed.
+Failed builds and datasets are moved aside, so that the next call makes them again. Failed records stay in place: they
+count as attempts, and blocks are never completed later.
 """
 
 import contextlib
@@ -18,9 +18,10 @@ from sbench.probe.program import Problem, escape_text, expect_room, write_text
 
 
 def report_failures(config: dict, reports: Path, log: Path) -> bool:
-    """Print and log the failures of a run, and return whether the next call has nothing to repair.
+    """Print the failures of a run, and write them to the file `log`.
 
-    `reports` is the run's folder of pages; the file `log` gets a copy of the messages.
+    `reports` is the folder with the run's pages. Return False if the next call would make an artefact again or append
+    blocks.
     """
     results = Path("results", config["run"])
     failed = find_failures(results, list_artefacts(results))
@@ -47,7 +48,7 @@ def report_failures(config: dict, reports: Path, log: Path) -> bool:
 
 
 def _read_attempt(path: Path, results: Path) -> dict | None:
-    """Return the record of a cell's failed attempt; None for skipped cells and other artefacts."""
+    """Read the record of a measurement that was attempted; return None for skipped cells and other artefacts."""
     study, kind = path.relative_to(results).parts[:2]
     with contextlib.suppress(Problem):
         if kind == "records" and "cause" not in (record := records.read_record(path, results.name, study)):
@@ -70,7 +71,7 @@ def _describe_failed_steps(failed: dict[Path, list[str]], page: str) -> list[str
 
 
 def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
-    """Yield the blocks of a study that the next call appends, and the cells that failed in every block."""
+    """Yield messages about blocks of a study that the next call appends, and cells that failed in every block."""
     cells = matrix.expand_matrix(config, study)[0]
     selected, sessions = matrix.select_cells(cells, config["only"]), blocks.read_measured_blocks(config, cells)
     if sessions and (lacking := len(blocks.choose_blocks(config, selected, sessions).blocks)):
@@ -87,7 +88,10 @@ def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[s
 
 
 def _describe_round(config: dict, study: str) -> Iterator[str]:
-    """Yield a line on the round that the next call measures, as on a cluster, where a call measures one round."""
+    """Yield a message if the next call measures another round.
+
+    This happens on a cluster, where each call of the workflow measures a single round.
+    """
     cells = matrix.expand_matrix(config, study)[0]
     opened = blocks.open_blocks(config, matrix.select_cells(cells, config["only"]), cells)
     if opened.blocks and opened.cells:
@@ -96,12 +100,12 @@ def _describe_round(config: dict, study: str) -> Iterator[str]:
 
 
 def find_failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
-    """Return the failed artefacts and unusable records of a run with the reasons."""
+    """Return the failed or unusable artefacts among `paths`: path -> reasons."""
     return {path: reasons for path in paths if (reasons := records.list_failure_reasons(path, results, results.name))}
 
 
 def list_artefacts(results: Path) -> Iterator[Path]:
-    """Yield all artefacts of a run: of environments, data, imports and the user's notebooks, then records."""
+    """Yield the paths of all artefacts of a run: environments, data, imports and notebooks, followed by records."""
     of_study = ("*/ready.json", "*/imported.json")
     for pattern in ("environments/*.json", "data/*/*.json", *of_study, "export/*.json", "extra/*.json"):
         yield from sorted(results.glob(pattern))
@@ -110,7 +114,10 @@ def list_artefacts(results: Path) -> Iterator[Path]:
 
 
 def find_failed_artefacts(results: Path) -> Iterable[Path]:
-    """Return the artefacts that the next call makes again; read only the start of all others."""
+    """Return the artefacts that the next call makes again.
+
+    For speed, read a file completely only if its first 4 KiB contain "failed".
+    """
 
     def may_have_failed(path: Path) -> bool:
         if not path.is_file():
@@ -123,7 +130,10 @@ def find_failed_artefacts(results: Path) -> Iterable[Path]:
 
 
 def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:
-    """Move artefacts, or folders of artefacts, to `results`/`aside`/<now>/…, to be made again; return that folder."""
+    """Move artefacts or folders to `results`/`aside`/<current time>/…, so that they are made again.
+
+    Return the folder that they were moved to.
+    """
     attempt = results / aside / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for path in paths:
         target = attempt / path.relative_to(results)

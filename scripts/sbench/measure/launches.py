@@ -1,7 +1,7 @@
-"""Launch the measuring program of a cell, and watch its windows from outside (METHOD 6, 8, 11).
+"""Launch a cell's measuring program, and observe its timed window from another process (METHOD 6, 8, 11).
 
-A cell with several launches starts its program again and again, as each start of processes has its own luck (METHOD 6);
-their parts of the record are merged, so the record is one observation, as with a single launch.
+Times can vary between launches of the same program (METHOD 6). A cell may therefore launch its program several times
+for each record. The results of these launches are merged, so a record is a single observation in any case.
 """
 
 import contextlib
@@ -23,37 +23,39 @@ from sbench.probe.program import Problem, build_command
 from sbench.stores.embedded import Served
 
 _POLL_S = 1.0
-# Entries of a record that add up over launches: times of all their iterations, and retries of requests.
+# Entries of a record that are summed over launches: the times that cover all iterations, and the retries of requests.
 _ADDED_SECONDS, _ADDED = ("total", "null", "verify"), ("retries", "attempts")
-# Times of an exchange (`embedded.EXCHANGE`) since its window opened.
+# Columns of a request (`embedded.EXCHANGE`) with times since the start of the window.
 _TIMES = ("begin", "first", "end")
 
 
 class Ended(Problem):
-    """A step ended early, and its artefact has more than the reason.
+    """Raised if a job ends early and its artefact needs entries in addition to the reason.
 
     Attributes:
-        also: further entries of the artefact: `cause`, the first failed artefact, if the step was skipped for it;
-            `timed_out_s`, the time limit that ended it, in seconds, a lower bound of its time; `unable`, whether the
-            cell is left out as it cannot read the existing data; `injected`, the faults injected into its reads, which
-            made it fail (`faults.record_fault`).
+        also: these entries, any of:
+
+            - `cause`: the first failed artefact, because of which the job was skipped;
+            - `timed_out_s`: the time limit in seconds that the job exceeded, a lower bound on its time;
+            - `unable`: whether the cell is omitted because it cannot read the existing data;
+            - `injected`: the injected faults that made a read fail (see `faults.record_fault`).
     """
 
     def __init__(self, words: str, **also: object) -> None:
-        """Store the reason, a line, and the further entries."""
+        """Store the reason, one line of text, and the additional entries."""
         super().__init__(words)
         self.also = also
 
 
 class Window:
-    """The timed window as seen from outside: the page cache before and after, and the traffic in between.
+    """The timed window as observed from outside the measuring program: page cache, requests and resources.
 
     Attributes:
-        cache: the state of the page cache, as in a record.
-        requests: requests that reached the embedded server, by method.
-        passed: traffic through the emulated network (`embedded.Proxy.fetch_traffic`), None without one.
-        seconds: its length.
-        resources: resources used within it (`resources.Meter.close`), and its length, `window_s`.
+        cache: the state of the page cache before and after the window, as in a record.
+        requests: the requests that reached the embedded server, by method.
+        passed: traffic through the emulated network (see `embedded.Proxy.fetch_traffic`); None if there is none.
+        seconds: the length of the window.
+        resources: the resources used in the window (see `resources.Meter.close`), and its length `window_s`.
     """
 
     def __init__(
@@ -64,7 +66,15 @@ class Window:
         unknown: str = "unverified",
         meter: resources.Meter | None = None,
     ) -> None:
-        """Set the wanted cache state of `files`, the state without files, and the server to count requests of."""
+        """Prepare a window without opening it.
+
+        Args:
+            state: the requested state of the page cache.
+            files: the files whose pages must be in that state.
+            served: the embedded server whose requests are counted; None if there is none.
+            unknown: the state to record if there are no `files`.
+            meter: measures the resources used by the reader and the servers.
+        """
         self._state, self._files, self._served, self._unknown = state, files, served, unknown
         self._meter = meter or resources.Meter({})
         self.cache: dict = {}
@@ -74,7 +84,7 @@ class Window:
         self.resources: dict = {}
 
     def open(self, *, sets_cache: bool) -> None:
-        """Open the window; a program that sets the page cache itself, within its time limit, records its state."""
+        """Open the window, and set the page cache state unless the program does this itself (`sets_cache`)."""
         os.sync()
         if not sets_cache:
             uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
@@ -85,7 +95,7 @@ class Window:
         self._opened = time.monotonic()
 
     def close(self) -> None:
-        """Close the window, after all reads."""
+        """Close the window after all reads, and measure the requests, the resources and the page cache."""
         self.seconds = time.monotonic() - self._opened
         self.resources = {"window_s": self.seconds, **self._meter.close()}
         if self._served:
@@ -94,17 +104,17 @@ class Window:
 
 
 def get_program_name(study: str) -> str:
-    """Return the module of the measuring program of a study."""
+    """Return the module name of a study's measuring program."""
     return f"sbench.studies.{study}.measure"
 
 
 class Child:
-    """The measuring program, and the exchange of messages with it (see sbench.probe.conversation)."""
+    """A running measuring program, which communicates over pipes (see sbench.probe.conversation)."""
 
     def __init__(
         self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
     ) -> None:
-        """Start the program with the library's interpreter, and send it the job; `stack` ends it."""
+        """Start the program with the library's interpreter, and send it the job. Closing `stack` ends the program."""
         self._name, self._log = get_program_name(study), log
         command = build_command(self._name, python=python)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -119,7 +129,12 @@ class Child:
         self._send_message(job)
 
     def receive_record(self, window: Window, served: Served | None) -> dict:
-        """Answer the program until its part of the record arrives; raise a Problem if it or its server ends."""
+        """Handle the program's messages until it sends its part of the record.
+
+        Raises:
+            Ended: the program cannot read the existing data.
+            Problem: the program or a server ended.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
@@ -154,7 +169,7 @@ class Child:
 
 @contextlib.contextmanager
 def stop_after(name: str, limit_s: float) -> Iterator[None]:
-    """End a `with` block at its time limit, even while it waits for a server that hangs."""
+    """Raise `Ended` in the `with` block after `limit_s` seconds, even if the block waits for an unresponsive server."""
 
     def raise_ended(signal_number: int, frame: object) -> None:
         words = f"{name} exceeded its time limit of {limit_s:g} s; raise time_limit_s"
@@ -169,20 +184,24 @@ def stop_after(name: str, limit_s: float) -> Iterator[None]:
 
 
 def describe_ending(name: str, status: int, log: Path) -> str:
-    """Describe the end of a failed program: by a signal from outside, or by itself, with its last line of output."""
+    """Describe how a failed program ended: the signal or exit status, and the problem or last line in its log."""
     name = name.removeprefix("sbench.")
     if status == -signal.SIGKILL:
         return f"{name} was killed (SIGKILL) by a user or, for lack of memory, by the kernel"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    # Skip the closing bracket of an error of many lines.
+    # Skip lines without letters or digits, such as the closing bracket of a multi-line error.
     lines = [line for line in lines if re.search(r"\w", line)]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
     return f"{name} ended {how}: {(problems or lines or ['no output'])[-1]}"
 
 
 def merge_windows(windows: Sequence[Window]) -> Window:
-    """Return the last of the windows, with the requests, traffic, seconds and resources of all of them."""
+    """Merge the windows of several launches into the last one, and return it.
+
+    Requests, traffic, seconds and resources are combined. The times of requests are shifted as if the windows followed
+    each other without a gap.
+    """
     whole, elapsed = windows[-1], 0.0
     for window in windows:
         for row in window.passed["exchanges"] if window.passed else ():
@@ -194,10 +213,13 @@ def merge_windows(windows: Sequence[Window]) -> Window:
 
 
 def merge_parts(parts: Sequence[dict]) -> dict:
-    """Merge the programs' parts of a record from several launches, each with the number of its `launch` in samples.
+    """Merge the measuring program's parts of a record from several launches.
 
-    Work and the times that a total covers add up; other times are medians. Cache state and memory are those of the
-    launch that is furthest from the requested; facts that are equal in all launches are those of the last.
+    - Samples are concatenated, with a column `launch`.
+    - Work and the times in `_ADDED_SECONDS` are summed. For other times, take the median.
+    - The page cache state is that of the launch furthest from the requested state. The memory is that of the launch
+      with the largest growth.
+    - Other entries come from the last launch.
     """
     if len(parts) == 1:
         return parts[0]
@@ -228,7 +250,7 @@ def merge_parts(parts: Sequence[dict]) -> dict:
 
 
 def _transpose(mappings: Sequence[dict]) -> dict[str, list]:
-    """Return the values of each key of all mappings, which have the same keys."""
+    """Convert a list of mappings with equal keys to a mapping of lists."""
     return {key: [mapping[key] for mapping in mappings] for key in mappings[0]}
 
 
@@ -238,7 +260,11 @@ def _compute_median(values: Sequence[float | None]) -> float | None:
 
 
 def _add_up(values: Sequence[Any], name: str) -> Any:
-    """Add numbers and lists, and entries of mappings; unknown if any is; peaks and frequencies do not add up."""
+    """Combine the values of an entry over several launches, recursively in dictionaries.
+
+    Numbers are summed and lists are concatenated. Peak memory is the maximum, and a CPU frequency is the mean. The
+    result is None if any value is None.
+    """
     if any(value is None for value in values):
         return None
     if isinstance(values[0], dict):

@@ -1,4 +1,4 @@
-"""Build a table with one row per record, for comparisons between runs."""
+"""Build records.csv, a table with one row per record, for comparisons between runs."""
 
 import hashlib
 import itertools
@@ -16,13 +16,19 @@ _DIGITS, _NODE_DIGITS = 10, 8
 
 
 def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return records.csv: one row per record of a matrix's cells, of `runs` as of `tables.build_runs_and_samples`.
+    """Build records.csv, with one row per record of the cells in `matrix`.
+
+    `runs` is from `tables.build_runs_and_samples`.
 
     Returns:
-        cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing without a measurement; bytes as
-        delivered, or offered if that is unknown; `read` and the columns after it are short hashes of the read objects,
-        of the code, the data and the packages; `null_s` is the harness's time, then `<metric>_s` of the metrics that do
-        not decide; last `machine` (`name_machine`).
+        The following columns:
+
+        - cell and its factors.
+        - `COLUMNS`. `value` is the total time, missing if it was not measured. `bytes` are the bytes delivered, or the
+          bytes offered if the former are unknown. `read` and the columns after it are short hashes: of the objects
+          read, the code, the data and the packages.
+        - `null_s`, the time of the harness, and `<metric>_s` for each metric other than the total.
+        - `machine` (see `name_machine`).
     """
     own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS]
     others = {f"seconds {name}": f"{name}_s" for name in tables.list_metrics(runs) if name != "total"}
@@ -39,9 +45,10 @@ def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFram
 
 
 def name_machine(host: Mapping) -> str:
-    """Return short hashes of a machine's kind (CPU and memory) and of its node, joined by a space; "" if unknown.
+    """Return two short hashes separated by a space: of the machine's CPU and memory, and of its node name.
 
-    A hidden node is "node" and its hash.
+    The result is an empty string if the machine is unknown. If the node name was anonymized ("node <hash>"), use the
+    hash that it contains.
     """
     if not host.get("node") and not host.get("cpu"):
         return ""
@@ -57,6 +64,6 @@ def _parse_host(places: Mapping) -> dict:
 
 
 def get_code_hash(record: dict) -> str:
-    """Return the short hash of the code that measured a record; "" without one."""
+    """Return the short hash of the code that measured a record; an empty string if there is none."""
     code: str = (record.get("provenance") or {}).get("code_sha256", "")
     return code[:_DIGITS]
