@@ -42,7 +42,7 @@ def judge(config: dict, folder: Path) -> pd.DataFrame:
 
 def list_states(look: dict) -> dict[tuple[str, str], str]:
     """Return the last state of each comparison of a look, by page buffer and control."""
-    return {(row["page_buffer"], row["control"]): row["state"] for row in look["comparisons"]}
+    return {(row["page_buffer"], row["control"]): row["decision"] for row in look["comparisons"]}
 
 
 @pytest.mark.rule(5)
@@ -109,7 +109,7 @@ def test_a_verdict_stays_when_its_cells_leave():
     of_first = [row for row in last["comparisons"] if row["look"] == 1]
     assert of_first == first["comparisons"], "a later look sees the first as it was"
     row = judge(config, simulation.folder).set_index("page_buffer").loc["0"]
-    assert (row["look"], row["blocks"], row["state"], row["most_repeats"]) == (1, 6, "decided", 20)
+    assert (row["look"], row["blocks"], row["decision"], row["most_repeats"]) == (1, 6, "decided", 20)
     assert row["used_blocks"] == "1 2 3 4 5 6"
 
 
@@ -124,7 +124,7 @@ def test_exchanged_arms_mirror_the_verdicts_of_all_looks():
     exchanged = {"faster": "slower", "slower": "faster"}
     assert [exchanged.get(verdict, verdict) for verdict in rows["verdict"]] == others["verdict"].tolist()
     assert rows["ratio"].tolist() == pytest.approx((1 / others["ratio"]).tolist())
-    for column in ("look", "blocks", "state", "p"):
+    for column in ("look", "blocks", "decision", "p"):
         assert rows[column].tolist() == others[column].tolist()
 
 

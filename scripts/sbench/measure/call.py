@@ -1,6 +1,6 @@
 """Plan a call of the workflow: the blocks and cells that it measures, and the inputs and resources of each job.
 
-Rules pass their wildcards, as Snakemake does to functions of inputs, parameters and resources.
+Methods with a parameter `wildcards` are input, parameter or resource functions of Snakemake rules.
 """
 
 import itertools
@@ -24,12 +24,12 @@ from sbench.measure import failures
 from sbench.probe import slurm
 from sbench.probe.program import Problem, expect_folders, expect_room, read_json
 
-# Minutes of a cell in addition to its time limit: servers start, files are examined, disks are slow.
+# Minutes that a cell's job may take in addition to the cell's time limit, such as for starting servers.
 _STEP_MINUTES = 10
 
 
 class Wildcards(Protocol):
-    """The wildcards of a job of Snakemake: it has only those of its rule."""
+    """The wildcards of a Snakemake job. Only those that occur in its rule exist."""
 
     run: str
     study: str
@@ -43,31 +43,37 @@ class Wildcards(Protocol):
 
 
 class Call:
-    """A call of the workflow with a configuration.
+    """One call of the workflow with a configuration.
 
     Attributes:
-        config, run, results: the resolved configuration, the run's name, and the folder of its results.
-        studies: names of the requested studies.
-        sources: by study, files of results from elsewhere that it imports.
-        cells, selected: by study, its cells by name, and the selected cells.
-        opened: by study, the blocks that this call begins with.
-        looked: by study, the blocks that precede its first look: those of `opened`, or of the call that measured last.
-        libraries, data, conda: specs of libraries and datasets, and the names of libraries that conda makes.
-        specs: by part of the configuration and name, the JSON of a library, a store or a dataset for programs.
+        config: the resolved configuration.
+        run: the name of the run.
+        results: the folder with the run's results.
+        studies: the names of the requested studies.
+        sources: study -> the files with external results that it imports.
+        cells: study -> name of the cell -> cell.
+        selected: study -> the selected cells.
+        opened: study -> the first blocks that this call measures.
+        looked: study -> the blocks before its first look. They are the same as in `opened`, unless the study has ended;
+            then they come from the last call that measured blocks.
+        libraries: name -> specification of the library.
+        data: id -> settings of the dataset.
+        conda: the names of the libraries whose environments conda creates.
+        specs: "libraries", "stores" or "data" -> name -> JSON specification, to pass to programs.
     """
 
     def __init__(self, config: dict, files: list, workflow: Any, checkpoints: Any, python: str) -> None:
-        """Resolve the configuration, and check that folders of results and reports are writable.
+        """Resolve the configuration, check that the folders for results and reports are writable, and choose blocks.
 
         Args:
             config: the configuration as Snakemake read and merged it.
-            files: the files of the configuration.
+            files: the configuration files.
             workflow: Snakemake's workflow.
-            checkpoints: Snakemake's checkpoints, by the names of rules.
-            python: the interpreter of the programs, as a shell takes it.
+            checkpoints: Snakemake's checkpoints, as attributes named after their rules.
+            python: the shell command of the interpreter that runs the programs.
 
         Raises:
-            Problem: the configuration is wrong, or a folder is not writable.
+            Problem: the configuration is invalid, or a folder is not writable.
         """
         self._workflow, self._checkpoints, self._python = workflow, checkpoints, python
         self.config = configuration.resolve_config(config, files)
@@ -93,18 +99,20 @@ class Call:
             study: self._read_blocks()[study] if self._has_ended(study, opened) else opened
             for study, opened in self.opened.items()
         }
-        # Snakemake calls these for each job; it asks again about artefacts that appear later.
+        # Cached because Snakemake calls them for each job. On a cluster, `is_done` is first called when all artefacts
+        # exist (see `_wait_for_artefacts`).
         self._places_of, self._is_done = cache(self._get_places), cache(is_done)
 
     def _read_blocks(self) -> dict[str, blocks.Open]:
-        """Return the blocks that the main process chose: a job's process parses the rules, too."""
+        """Read the blocks that the main process chose, for a job's process, which evaluates the rules again."""
         return {study: blocks.read_blocks(self.results / study / "blocks.json") for study in self.studies}
 
     def _open_blocks(self) -> dict[str, blocks.Open]:
-        """Name the session, check that programs can run, and choose the blocks of each study for this call.
+        """Start a session, check that programs can run, and choose the first blocks of each study.
 
-        Move aside failed artefacts of an interrupted call, and cells to measure again. A dry run and --lint (which asks
-        for no environment variables) change nothing; a locked folder belongs to another call.
+        Also move aside the failed artefacts of an interrupted call, and the records of cells to measure again. Nothing
+        is checked or changed by a dry run, by --lint (which does not check environment variables), or if the folder is
+        locked by another call.
         """
         session.start_session()
         looks = self._workflow.output_settings.dryrun or not self._workflow.check_envvars
@@ -118,7 +126,7 @@ class Call:
             for study, cells in self.cells.items()
         }
         if changes:
-            # Snakemake would not make it again for an earlier step that failed and was moved aside.
+            # Otherwise, Snakemake would not make it again after the failed artefacts of its inputs were moved aside.
             (self.results / "provided").unlink(missing_ok=True)
             anew = [self.results / study / "records" / cell for study in self.studies for cell in opened[study].anew]
             failures.move_aside(self.results, anew, "again")
@@ -130,12 +138,16 @@ class Call:
         return opened
 
     def _has_ended(self, study: str, opened: blocks.Open) -> bool:
-        """Return whether a study has no blocks to measure, and its last look ordered none."""
+        """Return whether a study has no blocks left to measure, and its last look requested none."""
         orders = blocks.read_orders(blocks.get_looks_folder(self.run, study))
         return not blocks.get_last_block(opened) and bool(orders) and not orders[-1].blocks
 
     def _expect_programs(self) -> None:
-        """Raise a Problem if no interpreter can run the programs, or if jobs of an earlier call are in a queue."""
+        """Check that an interpreter can run the programs, and that no jobs of an earlier call are in the Slurm queue.
+
+        Raises:
+            Problem: there is no such interpreter, or there are such jobs.
+        """
         if self._python.startswith(".venv") and not Path(self._python).exists():
             raise Problem(
                 f"{sys.prefix} lacks {list_missing_packages()[0]}, and .venv does not exist; run `make setup` and"
@@ -148,7 +160,7 @@ class Call:
             )
 
     def get_constraints(self) -> dict[str, str]:
-        """Return the possible values of the rules' wildcards, as regular expressions."""
+        """Return regular expressions that constrain the wildcards of the rules."""
         return {
             "run": self.run,
             "study": "|".join(self.studies),
@@ -162,15 +174,18 @@ class Call:
         return json.dumps(self.config)
 
     def dump_imports(self, study: str) -> str:
-        """Return the results from elsewhere that a study imports, as JSON."""
+        """Return the paths of external results that a study imports, as JSON."""
         return json.dumps(self.config["studies"].get(study, {}).get("imports", []))
 
     def get_config(self, wildcards: Wildcards) -> str:
-        """Return the part of the configuration that a study's plan, tables and facts depend on, as JSON."""
+        """Return the parts of the configuration that affect a study's plan, tables and facts, as JSON."""
         return json.dumps(configuration.select_study_config(self.config, wildcards.study))
 
     def get_priority(self, wildcards: Wildcards) -> int:
-        """Return a lower number for a later position, study after study, block after block; provisioning has 0."""
+        """Return a job priority so that Snakemake measures study after study, block after block, in block order.
+
+        Priorities are negative and decrease with the position. Jobs that make libraries and data have priority 0.
+        """
         study, block = wildcards.study, int(wildcards.repeat)
         before = sum(
             len(self.cells[earlier]) * self._get_last_block(earlier)
@@ -180,7 +195,7 @@ class Call:
         return -(before + position)
 
     def _get_last_block(self, study: str) -> int:
-        """Return the largest number that a block of a study may have at the end of this call."""
+        """Return an upper limit on the block numbers of a study in this call."""
         most = studies.get_study(study).count_most_repeats(self.config)
         return max(blocks.get_last_block(self.opened[study]), most) + int(self.config["extra_blocks"])
 
@@ -191,58 +206,59 @@ class Call:
         return {name: place for place, name in enumerate(in_turn, 1)}
 
     def list_environments(self, wildcards: Wildcards) -> list[str]:
-        """Return the artefacts of a study's libraries, if any library is under test."""
+        """Return the artefacts of the libraries that a study tests."""
         return self._list_due(wildcards.study, blocks.list_library_artefacts)
 
     def list_provisions(self, wildcards: Wildcards) -> list[str]:
-        """Return the artefacts of a study's data in their stores, if any."""
+        """Return the artefacts of a study's datasets in their stores."""
         return self._list_due(wildcards.study, blocks.list_data_artefacts)
 
     def _list_due(self, study: str, artefacts_of: Callable[[str, Iterable[Cell]], list[str]]) -> list[str]:
-        """Return the artefacts that selected cells of a study need, and existing artefacts of its other cells."""
+        """Return the artefacts that a study's selected cells need, and those of its other cells that already exist."""
         due = artefacts_of(self.run, self.selected[study])
         every = artefacts_of(self.run, self.cells[study].values())
         return [name for name in every if name in due or Path(name).exists()]
 
     def list_needs(self, wildcards: Wildcards) -> dict[str, list[str]]:
-        """Return the artefacts of a cell's library and data together: Snakemake's calls take longer than the work."""
+        """Return the artefacts of a cell's library and data. A single function is faster, since Snakemake calls it."""
         own = [self.cells[wildcards.study][wildcards.cell]]
         needs = {
             "environment": blocks.list_library_artefacts(self.run, own),
             "provision": blocks.list_data_artefacts(self.run, own),
         }
-        # A list costs Snakemake another kilobyte.
+        # A string needs one kilobyte less in Snakemake than a list.
         return {name: ancient(paths[0] if len(paths) == 1 else paths) for name, paths in needs.items()}
 
     def list_artefacts(self, wildcards: Wildcards | None = None) -> list[str]:
-        """Return the artefacts of the libraries and data of the selected cells."""
+        """Return the artefacts of all libraries and datasets that the selected cells use."""
         cells = [cell for study in self.studies for cell in self.selected[study]]
         return blocks.list_library_artefacts(self.run, cells) + blocks.list_data_artefacts(self.run, cells)
 
     def list_looked_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records that a look needs: those of the blocks that the call and its earlier looks ordered."""
+        """Return the records that a look judges: those in the initial blocks, and in blocks that earlier looks ordered."""
         study, number = wildcards.study, int(wildcards.number)
         orders = [self.looked[study].order, *(self._get_look(study, before) for before in range(1, number))]
         return self._list_block_records(study, orders, self.looked[study].anew)
 
     def list_gathered_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records of the studies whose facts exist; the facts of other studies have theirs as inputs.
+        """Return the records of the studies whose facts.json exists.
 
-        Listing a record again costs Snakemake as much time and memory as another input.
+        For other studies, the records are already inputs of facts.json. Listing them twice would cost Snakemake twice
+        the time and memory.
         """
         gathered = [study for study in self.studies if (self.results / study / "facts.json").exists()]
         return [name for study in gathered for name in self._list_study_records(study, [self.opened[study].order])]
 
     def list_all_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records of a study, including the blocks that looks ordered, and the last look."""
+        """Return the records of a study, including those in blocks that looks ordered; on a cluster, also its look."""
         study = wildcards.study
         if not self.selected[study]:
             return []
         first = f"{blocks.get_looks_folder(self.run, study)}/1.json"
         orders = [self.opened[study].order]
-        # If a checkpoint changes the plan while finished jobs are still in a queue, Snakemake 9 forgets the jobs that
-        # depend on them and ends early, with status 0 (dag.py: their output exists, so it counts them off twice). So on
-        # a cluster the next call measures what the look ordered.
+        # If a checkpoint changes the DAG while finished jobs are still queued, Snakemake 9 drops the jobs that depend
+        # on them and ends early with status 0 (dag.py: as their output exists, they are counted as finished twice).
+        # On a cluster, therefore, the next call measures the blocks that the look ordered.
         if self._workflow.non_local_exec:
             return [*self._list_study_records(study, orders), first]
         for number in itertools.count(1):
@@ -253,12 +269,12 @@ class Call:
         raise AssertionError("an endless loop has no end")
 
     def _get_look(self, study: str, number: int) -> blocks.Order:
-        """Return the order of a look, or tell Snakemake to take the look first."""
+        """Return the order of a look. If the look does not exist yet, make Snakemake run its checkpoint first."""
         look = self._checkpoints.look.get(run=self.run, study=study, number=number)
         return blocks.read_order(Path(look.output[0]))
 
     def _list_study_records(self, study: str, orders: list[blocks.Order]) -> list[str]:
-        """Return the existing records of selected cells of a study, and their records in the given blocks."""
+        """Return the selected cells' records that exist, and their records in the blocks of `orders`."""
         there = [
             f"{folder}/repeat={number}.json"
             for cell in self.selected[study]
@@ -268,9 +284,10 @@ class Call:
         return list(dict.fromkeys([*there, *self._list_block_records(study, orders, self.opened[study].anew)]))
 
     def _list_block_records(self, study: str, orders: list[blocks.Order], anew: dict[str, list[int]]) -> list[str]:
-        """Return the records of selected cells of a study in the blocks of orders, and of cells to measure again.
+        """Return the selected cells' records in the blocks of `orders`, and the records to measure again (`anew`).
 
-        The step of a cell without its library or data skips it; on a cluster, it gets no job.
+        If the library or data of a cell failed, its job writes a record as skipped. On a cluster, such cells get no
+        job, so only their existing records are returned.
         """
         self._wait_for_artefacts()
         names = []
@@ -286,9 +303,10 @@ class Call:
         return names
 
     def _wait_for_artefacts(self) -> None:
-        """Delay the plan of a cluster until all artefacts that cells need exist, if there is a cell to measure.
+        """On a cluster, make Snakemake wait until all libraries and data exist, if there are cells to measure.
 
-        Only then is it known which cells can be measured, and no job is queued when the plan changes.
+        Only then is it known which cells can be measured. Waiting also ensures that the DAG does not change while jobs
+        are queued.
         """
         if not self._workflow.non_local_exec or not any(map(blocks.get_last_block, self.opened.values())):
             return
@@ -298,77 +316,80 @@ class Call:
             self._checkpoints.provided.get(run=self.run)
 
     def list_ready(self, wildcards: Wildcards) -> list[str]:
-        """Return the existing artefacts of the first read of each study's data.
+        """Return the existing ready.json artefacts, which report the first read of each study's data.
 
-        Measuring steps have only ancient inputs. If such an input is made again, as for a library with a new lock,
-        Snakemake 9 overlooks other missing outputs unless a job outdated by that input asks for them (dag.py: it does
-        not examine a job that depends on a running job).
+        They work around a limitation of Snakemake 9. Measuring jobs have only `ancient` inputs. If such an input is
+        made again (for example, a library with a new lock file), Snakemake overlooks other missing outputs, unless a
+        job that the new input makes outdated requires them (dag.py: jobs that depend on a running job are not checked).
         """
         self._wait_for_artefacts()
         artefacts = [self.results / study / "ready.json" for study in self.studies]
         return [str(path) for path in artefacts if path.exists()]
 
     def list_servers(self, wildcards: Wildcards) -> list[str]:
-        """Return the artefact of the embedded servers if a store needs them."""
+        """Return the artefact of the embedded servers if the store uses them, otherwise an empty list."""
         embedded = self.config["stores"][wildcards.store].get("server") == "embedded"
         return [f"results/{self.run}/environments/servers.json"] if embedded else []
 
     def list_locks(self, wildcards: Wildcards) -> list[str]:
-        """Return the files that list the packages of a library under test other than HDF5."""
+        """Return the lock files, or the conda environment file, with the Python packages of a library under test."""
         own = self.libraries[wildcards.library].get("lock")
         of_conda = wildcards.library in self.conda
         return [f"envs/{wildcards.library}.yaml"] if of_conda else ["envs/measure.lock", *([own] if own else [])]
 
     def list_imported(self, wildcards: Wildcards) -> list[str]:
-        """Return the artefact of imported results if the configuration names any."""
+        """Return the artefact of imported results if the study imports any, otherwise an empty list."""
         return [f"results/{self.run}/{wildcards.study}/imported.json"] if self.sources[wildcards.study] else []
 
     def list_references(self, wildcards: Wildcards) -> list[str]:
-        """Return the facts of the published data that a study's figures also draw."""
+        """Return the facts.json of the published data that a study's figures also show."""
         named = self.config["studies"][wildcards.study].get("reference", [])
         return [f"results/{name}/tables/facts.json" for name in ([named] if isinstance(named, str) else named)]
 
     def get_conda_of_library(self, wildcards: Wildcards) -> str:
-        """Return the conda environment that looks up a library: the library's environment if conda makes it."""
+        """Return the conda environment of the job that looks up a library.
+
+        It is the library's own environment if conda creates it, otherwise the workflow's environment.
+        """
         return f"../envs/{wildcards.library if wildcards.library in self.conda else 'workflow'}.yaml"
 
     def get_runtime(self, wildcards: Wildcards) -> int:
-        """Return the minutes after which a cluster may end a cell: its time limit and the rest of its step."""
+        """Return the time in minutes to request for a cell's cluster job: its time limit plus `_STEP_MINUTES`."""
         cell = self.cells[wildcards.study][wildcards.cell]
         limit = studies.resolve_setting(self.config["studies"][wildcards.study]["time_limit_s"], cell.levels)
         return math.ceil(float(limit) / 60) + _STEP_MINUTES
 
     def get_nodes(self, wildcards: Wildcards) -> int:
-        """Return the number of cluster nodes of a cell; it asks for a task on each node, with all its cores."""
+        """Return the number of cluster nodes to request for a cell, with one task per node that gets all its cores."""
         levels = self.cells[wildcards.study][wildcards.cell].levels
         return int(levels["nodes"]) if studies.get_study(wildcards.study).spans_nodes else 1
 
     def get_mpi(self, wildcards: Wildcards) -> str | None:
-        """Return "srun" for a cell on several nodes, so that the executor leaves the start of workers to the cell."""
+        """Return "srun" for a multi-node cell, so that it starts the workers and not the executor; otherwise None."""
         return "srun" if self.get_nodes(wildcards) > 1 else None
 
 
 def is_done(path: str) -> bool:
-    """Return whether an artefact exists with status done."""
+    """Return whether an artefact exists and has the status "done"."""
     return Path(path).exists() and read_json(Path(path)).get("status") == "done"
 
 
 def get_conda_of_study(wildcards: Wildcards) -> str:
-    """Return the conda environment that measures the cells of a study."""
+    """Return the conda environment in which the cells of a study run."""
     return f"../envs/{studies.get_study(wildcards.study).environment}.yaml"
 
 
 def get_study(wildcards: Wildcards) -> str:
-    """Return the study that makes a dataset, the first part of the dataset's name."""
+    """Return the study that a dataset belongs to, which is the first part of the dataset's name."""
     return wildcards.dataset.partition("-")[0]
 
 
 def get_attempt(wildcards: Wildcards, attempt: int) -> int:
-    """Return the number of the attempt; a second attempt, after a kill from outside, only records the failure."""
+    """Return the number of the attempt. If the first attempt is killed, the second one only records the failure."""
     return attempt
 
 
 def list_printed(wildcards: Wildcards) -> list[str]:
-    """Return the tables of a published study and of its audit."""
+    """Return the CSV files of a published study and the files of its audit."""
     folder = Path("results/published", wildcards.published)
     return [str(path) for pattern in ("*.csv", "audit/*") for path in sorted(folder.glob(pattern))]

@@ -52,7 +52,7 @@ JUDGEMENT = (
     "harness_percent",
 )
 # Columns of a run that measures until it can decide.
-LOOKED = ("look", "most_repeats", "state")
+LOOKED = ("look", "most_repeats", "decision")
 Pair = tuple[dict, dict]
 
 

@@ -136,7 +136,7 @@ def list_changed_looks(folder: Path, replayed: pd.DataFrame) -> list[str]:
     not count.
     """
     lines = []
-    names = ["baseline_cell", "contender_cell", "look", "blocks", "verdict", "state"]
+    names = ["baseline_cell", "contender_cell", "look", "blocks", "verdict", "decision"]
     expected = {tuple(row) for row in replayed[names].itertuples(index=False)}
     last = max((row[2] for row in expected), default=0)
     for path in sorted((folder / "looks").glob("*.json"), key=lambda path: int(path.stem)):

@@ -154,7 +154,7 @@ def build_verdicts_table(
 
     Column `serial_p` is the p of blocks that resemble their predecessors, one for the whole table. Runs that measure
     until they can decide have the columns `LOOKED`, too: the look that ended the comparison, the largest number of
-    blocks, and its state.
+    blocks, and its state (`decision`).
     """
     settings = (compare, equivalence_percent, seed, contest, of_tasks, resolve_percent)
     return format_verdicts(matrix, judge_runs(matrix, runs, *settings))
@@ -212,7 +212,7 @@ def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFram
     Returns:
         the columns of verdicts.csv that name a comparison; baseline_cell and contender_cell; look, from 1; at, the
         blocks at that look; blocks, those of the comparison that are complete; ratio with its interval; t and critical,
-        |t| and its threshold; verdict and state.
+        |t| and its threshold; verdict; decision, the state.
     """
     rows = [
         {
@@ -221,7 +221,7 @@ def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFram
             **{"baseline_cell": one.baseline["cell"], "contender_cell": one.contender["cell"]},
             **{"look": state.look, "at": judgement.schedule.ends[state.look - 1], "blocks": state.verdict.blocks},
             **{"ratio": state.verdict.ratio, "ratio_low": state.verdict.low, "ratio_high": state.verdict.high},
-            **{"t": state.t, "critical": state.critical, "verdict": state.verdict.verdict, "state": state.name},
+            **{"t": state.t, "critical": state.critical, "verdict": state.verdict.verdict, "decision": state.name},
         }
         for one in judgement.rows
         if judgement.schedule and one.metric == TOTAL

@@ -11,7 +11,6 @@ from sbench.pages.names import format_multiple, format_ratio_with_interval
 from sbench.pages.page import Table
 from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, choose_round_ticks, format_tick
 from sbench.pages.results import Results
-from sbench.pages.statements import DECIDES
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
 
 LOOKS = {
@@ -130,7 +129,7 @@ def build_verdict_table(results: Results) -> Table:
 
 def _format_states(rows: pd.DataFrame) -> list[str]:
     """Return how many blocks decided each comparison, or left it open or given up, and how many there may be."""
-    states = rows[["state", "blocks", "most_repeats"]].itertuples(index=False, name=None)
+    states = rows[["decision", "blocks", "most_repeats"]].itertuples(index=False, name=None)
     how = {"same": "decided", "open": "undecided"}
     return [
         f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" if state else ""
@@ -144,7 +143,7 @@ def draw_looks(results: Results) -> Figure:
     name, title = "looks", "Intervals as blocks were added"
     if rows.empty:
         return Figure(name, title, "", (), rows)
-    rows = rows[rows["role"] == DECIDES]
+    rows = rows[rows["role"] == "decides"]
     keys = ["baseline_cell", "contender_cell"]
     rows = rows.assign(taken=rows.groupby(keys, sort=False)["look"].transform("max"))
     rows = rows[rows["taken"] > 1].sort_values("taken", ascending=False, kind="stable")

@@ -196,7 +196,7 @@ def describe_looks(run: Results) -> str:
     rows = run.get_comparisons()
     if "most_repeats" not in rows or rows.empty:
         return ""
-    states, most = rows["state"].value_counts(), int(rows["most_repeats"].max())
+    states, most = rows["decision"].value_counts(), int(rows["most_repeats"].max())
     decided, given_up, still = (
         sum(int(states.get(name, 0)) for name in names) for names in ((DECIDED, SAME), (GIVEN_UP,), (OPEN,))
     )
