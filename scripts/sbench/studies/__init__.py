@@ -1,1 +1,1 @@
-"""A folder a study: its declaration (`study`), its data (`make`), what measures a cell (`measure`), its report."""
+"""The studies, one package each: `study` declares it, `make` generates its data, `measure` measures one cell."""

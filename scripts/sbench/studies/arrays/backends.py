@@ -81,11 +81,11 @@ class Backend(ABC):
 
     @abstractmethod
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the number and the total bytes of the objects or files that store the array."""
+        """Return how many objects or files store the array, and their total size in bytes."""
 
     @abstractmethod
     def remove_array(self, target: Target) -> None:
-        """Remove the array's objects from a store that may contain unrelated objects."""
+        """Remove the array's objects, and no others, from its store."""
 
 
 def get_backend(name: str) -> Backend:

@@ -89,7 +89,7 @@ def create_client(task: tuple[int, Work]) -> None:
 
 
 def run_client(number: int) -> dict:
-    """Run and time a client's work, and return its times in seconds and its numbers of pieces and bytes."""
+    """Run a client's work. Return its times in seconds, and how many pieces and bytes it wrote or read."""
     return _clients[number].run_work()
 
 
@@ -98,7 +98,11 @@ def do_nothing(number: int) -> None:
 
 
 def count_right_bytes(number: int) -> int:
-    """Return the number of bytes in pieces that a client read correctly, and discard its results."""
+    """Compare the pieces that a client read with the expected values, and discard them.
+
+    Returns:
+        The total size of the correct pieces in bytes.
+    """
     client = _clients[number]
     results, client.results = client.results, []
     return sum(piece.bytes for piece, result in results if np.array_equal(result, client.get_values(piece)))

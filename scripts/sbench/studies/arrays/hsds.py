@@ -25,7 +25,7 @@ _PIECE = 2**20  # maximum bytes per read from the body of a response
 
 
 class Refused(Problem):
-    """An error response of the service.
+    """Raised when HSDS responds with an HTTP error status.
 
     Attributes:
         status: HTTP status.
@@ -38,7 +38,7 @@ class Refused(Problem):
 
 
 class Broken(Problem):
-    """A missing or incomplete response from the service."""
+    """Raised when a response from HSDS is missing or incomplete."""
 
 
 class Hsds(backends.Backend):
@@ -98,7 +98,7 @@ class Hsds(backends.Backend):
         sync_files(target)
 
     def read_settings(self, target: Target) -> dict:
-        """Return the dataset's layout, the versions, the number of nodes and the request limit, as reported by HSDS."""
+        """Return the array's layout, the number of nodes and the request limit, as HSDS reports them, and versions."""
         with _open_file(target, "r") as file, Rest(target) as rest:
             dataset = _get_dataset(file)
             about, domain = rest.fetch_json("/about"), rest.fetch_json("/", verbose=1)
@@ -180,7 +180,7 @@ class Rest:
         self.send_request("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
 
     def get_binary(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
-        """Read values as binary data, and return them with the time to first byte in seconds.
+        """Read values as binary data. Return them and the time to first byte in seconds.
 
         `between` is called after the first byte has been read and before the rest is read.
 
@@ -218,7 +218,7 @@ class Rest:
         return f"/datasets/{answer.json()['id']}/value"
 
     def flush_domain(self) -> None:
-        """Make the data nodes store all values of the domain, and wait until they have."""
+        """Make the data nodes write all cached values of the domain to the store, and wait until they have done so."""
         self.send_request("PUT", "/", {"flush": 1})
 
     def fetch_key_prefix(self) -> str:
@@ -256,7 +256,7 @@ def _create_dataset(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
 
 @contextlib.contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
-    """Convert request errors in a `with` block to Refused if they have an HTTP status, and else to Broken."""
+    """Convert request errors in a `with` block: to Refused if they have an HTTP error status, otherwise to Broken."""
     try:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:

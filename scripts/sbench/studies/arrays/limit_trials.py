@@ -46,7 +46,7 @@ _STATUS = {413: "refused (413)", 503: "busy (503)"}
 
 
 class Answer(NamedTuple):
-    """The result of a request.
+    """The result of a completed request.
 
     Attributes:
         right: whether the values are correct.
@@ -86,10 +86,10 @@ def measure_trials(step: Step, settings: Settings) -> dict:
 
 
 class Trials:
-    """Trials of HSDS requests on one array, the `target`. Each trial yields one row of the record's samples."""
+    """Run trial requests against one HSDS array, the `target`. Each trial yields one row of the record's samples."""
 
     def __init__(self, settings: Settings, target: Target, folder: Path) -> None:
-        """Prepare the trials of an array. `folder` is the directory for files of the record."""
+        """Generate the array's values. The service stores its files in the directory `folder`."""
         self._settings, self.target, self._folder = settings, target, folder
         cell, shape = settings.cell, target.shape
         self._limit, self._streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
@@ -97,7 +97,7 @@ class Trials:
         self._values = values.make_values(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
 
     def write_array(self) -> dict:
-        """Write the array, in pieces below the request limit, and read back the settings in force."""
+        """Write the array in requests below the size limit, and return the settings that HSDS reports."""
         with self._run_service(self._service) as (_, target):
             clients.create_client((0, operations.plan_write_ahead(self._settings, target)))
             clients.run_client(0)
@@ -105,7 +105,7 @@ class Trials:
             return hsds.BACKEND.read_settings(target)
 
     def run_limit_trials(self) -> Iterator[dict]:
-        """Yield the outcomes of requests below and above the size limit, with the nodes' memory growth."""
+        """Send requests below and above the size limit. Yield each outcome, with the growth of the nodes' memory."""
         with self._run_service(self._service) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
@@ -119,7 +119,10 @@ class Trials:
             yield from self._run_string_trials(running, target)
 
     def run_fault_trials(self) -> Iterator[dict]:
-        """Yield the outcomes of slow clients, short timeouts, killed nodes, memory limits and too many requests."""
+        """Send requests while faults are injected, and yield each outcome.
+
+        The faults are clients that stop reading, short timeouts, killed nodes, memory limits and too many requests.
+        """
         whole = self._build_piece(MOST)
         times = MOST
         # Without streaming, raise the limit so that the service does not refuse the request.
@@ -172,13 +175,13 @@ class Trials:
                 node.kill()
 
     def _build_piece(self, times: float) -> Piece:
-        """Return the most whole rows smaller than `times` times the limit in total, but at least one row."""
+        """Return as many whole rows as fit in fewer bytes than `times` × the size limit, but at least one row."""
         columns = self.target.shape.columns
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
     def _run_trial(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
-        """Run a request and return its outcome, its times in seconds and the nodes' memory growth in bytes."""
+        """Send a request and return a row of samples: outcome, times in seconds, and memory growth in bytes."""
         grown = running.start_growth_meter()
         outcome, first, seconds = _wait_for_outcome(do)
         growth = grown()
@@ -199,7 +202,7 @@ class Trials:
         return self._build_answer(began, result, piece, first)
 
     def _put_binary(self, target: Target, piece: Piece) -> Answer:
-        """Write changed values, and expect them from later reads."""
+        """Write values that differ from the stored ones, and make later reads expect them."""
         other = self._values[piece.slices] + self._values.dtype.type(1)
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.resolve_dataset()
@@ -227,7 +230,7 @@ class Trials:
         return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
 
     def _run_string_trials(self, running: Service, target: Target) -> Iterator[dict]:
-        """Yield the outcomes of binary reads and writes of variable-length strings above the size limit."""
+        """Read and write variable-length strings in binary requests above the size limit, and yield each outcome."""
         count = -(-MANY * self._limit // GUESSED)
         piece = Piece((0, count), (0, GUESSED // ITEM))
         with hsds.Rest(target, _WAIT_S) as rest:
@@ -279,7 +282,7 @@ def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, floa
 
 
 def _run_request(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Run a request and return its outcome, the time to first byte (None if unknown) and to last byte, in seconds."""
+    """Send a request. Return its outcome, and the time to first byte (None if unknown) and last byte in seconds."""
     began = time.perf_counter()
     try:
         answer = do()
@@ -296,7 +299,7 @@ def _stop_reading() -> None:
 
 
 def _set_memory_limit(running: Service, room: int) -> None:
-    """Limit the additional memory of each data node to `room` bytes (prlimit(2), RLIMIT_DATA)."""
+    """Let each data node allocate at most `room` bytes more than it uses now (prlimit(2), RLIMIT_DATA)."""
     for name, process in running.nodes.items():
         if name != "sn":
             limit = memory.read_data_bytes(process.pid) + room
@@ -305,7 +308,7 @@ def _set_memory_limit(running: Service, room: int) -> None:
 
 @contextlib.contextmanager
 def _call_later(do: Callable[[], None]) -> Iterator[None]:
-    """Call a function from a timer during a `with` block, when a read from a slowed store is under way."""
+    """Call `do` from a timer during a `with` block, at a time when a read from the slowed store is in progress."""
     timer = threading.Timer(KILLED * SLOW_S, do)
     timer.start()
     try:

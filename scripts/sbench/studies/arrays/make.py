@@ -1,4 +1,4 @@
-"""Generate an array as an HDF5 file, and a manifest with its checksums, which the values of all backends must match."""
+"""Generate an array as an HDF5 file, and a manifest with the checksums that all backends' values must match."""
 
 import hashlib
 import zlib

@@ -25,13 +25,13 @@ from sbench.studies.arrays.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell of the step that is read from standard input, and return the exit status."""
+    """Read a step from standard input, measure its cell, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell and return the measured part of its record."""
+    """Measure a cell and return the part of its record that results from the measurement."""
     settings = read_fields(Settings, step.job["settings"])
     if settings.cell.operation in TRIALS:
         # Imported here because some libraries under test lack its dependencies.
@@ -67,7 +67,7 @@ class _Team:
 
 
 class _Measured:
-    """One measured operation, with its service and its results."""
+    """A measurement of one operation: it starts the service, runs the operation and collects the results."""
 
     def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
         self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
@@ -105,7 +105,7 @@ class _Measured:
         self._null = time.perf_counter() - began
 
     def run_operation(self) -> None:
-        """Run and time the operation, until all values are read, or are acknowledged and durably stored."""
+        """Run and time the operation. A write ends when all values are acknowledged and durably stored."""
         files = [] if self._writes else self._list_files()
         self._state = self._set_cache(files)
         waits, meter = slowed.Waits(self._cell.control), self._service and self._service.start_meter()
@@ -125,7 +125,7 @@ class _Measured:
         self._state["resident_after"] = page_cache.measure_resident(files)
 
     def build_record(self) -> dict:
-        """Return the measured part of the record. Written values are first read back through a restarted service."""
+        """Return the measured part of the record. After a write, first read the values back with a new service."""
         counted = (
             [self._backend.count_stored(target) for target in self._list_targets()]
             if self._writes or self._ahead
@@ -178,7 +178,7 @@ class _Measured:
         return sum(self._team.map(clients.count_right_bytes, self._numbers))
 
     def _list_targets(self) -> list[backends.Target]:
-        """Return the shared array in a list, or the separate arrays of all clients."""
+        """Return a list of the array that the clients share, or of their separate arrays."""
         return [work.target for work in self._works[: 1 if self._backend.shared else None]]
 
     def _list_files(self) -> list[Path]:
@@ -188,7 +188,7 @@ class _Measured:
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
     def _start_service(self) -> None:
-        """For the HSDS backend, start or restart the service; for an external service, only set the credentials."""
+        """Start or restart HSDS if it is the backend. For an external service, only set the credentials."""
         if self._cell.backend != "hsds":
             return
         if not stores.get_store(self._target.store).takes_files:
@@ -207,14 +207,14 @@ class _Measured:
         self._target = replace(self._target, place={**place, "endpoint": self._service.endpoint}, secrets=secrets)
 
     def _set_cache(self, files: list[Path]) -> dict:
-        """Set the page cache to the cell's state, and report it; the reported state of a write is always "any"."""
+        """Bring the page cache to the cell's state, and report the state; writes always report "any"."""
         state = page_cache.set_cache_state(self._cell.cache, files)
         if self._writes:
             return state | {"state": "any"}
         return state | ({"state": "elsewhere"} if stores.get_store(self._target.store).elsewhere else {})
 
     def _build_work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
-        """Return the requested and the completed work (METHOD 9), and the numbers of stored objects and bytes."""
+        """Return the requested and completed work (METHOD 9), and how many objects and bytes store the array."""
         shape, crc = self._target.shape, self._manifest["crc32"]
         held = counted or [(1, self._manifest["layout"]["stored_bytes"])]
         return {
@@ -231,7 +231,7 @@ class _Measured:
         }
 
     def _read_effective(self) -> dict:
-        """Read back the settings in force, and return them with the service nodes' resource usage (METHOD 10, 14)."""
+        """Return the settings in force, as read back, and the CPU time and memory of the nodes (METHOD 10, 14)."""
         nodes = {name: taken for name, taken in self._nodes.items() if name != "machine"}
         cpu = {name: taken["user_s"] + taken["system_s"] for name, taken in nodes.items()}
         peaks = {name: taken["peak_bytes"] for name, taken in nodes.items()}

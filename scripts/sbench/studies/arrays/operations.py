@@ -21,12 +21,12 @@ BUCKET = "arrays"
 
 
 def build_record_name(job: dict) -> str:
-    """Return a name for the objects written for a record; it is derived from the job's unique scratch directory."""
+    """Derive a unique name for the objects written for a record from the job's scratch directory."""
     return hashlib.sha256(job["scratch"].encode()).hexdigest()[:10]
 
 
 def get_record_folder(job: dict, settings: Settings) -> Path:
-    """Return the directory for a record's files: on the file system under test if there is one, else in scratch."""
+    """Return the directory for a record's files: on the file system under test, or in scratch for an object store."""
     own_disk = "path" in settings.store
     return Path(job["location"]["folder"], f".{build_record_name(job)}") if own_disk else Path(job["scratch"])
 
@@ -44,7 +44,7 @@ def make_record_folder(job: dict, settings: Settings) -> Iterator[Path]:
 
 
 def build_target(job: dict, settings: Settings) -> Target:
-    """Return the array that a record writes or reads. Its endpoint is added once the workflow's service has started."""
+    """Return the array to write or read. If the benchmark starts the service, its endpoint is added later."""
     cell = settings.cell
     return Target(
         cell.backend,
@@ -79,7 +79,7 @@ def _build_place(job: dict, settings: Settings) -> dict:
 
 
 def plan_works(settings: Settings, target: Target, writes: bool) -> list[Work]:
-    """Return the work of each client. There are fewer clients than requested if there are too few rows of chunks."""
+    """Divide an operation among the clients. If there are fewer rows of chunks than clients, use fewer clients."""
     cell, shared = settings.cell, backends.get_backend(target.backend).shared
     bands = pieces.split_rows(target.shape, int(cell.clients))
     apart = not shared and cell.operation == "write" and len(bands) > 1
@@ -101,7 +101,7 @@ def plan_works(settings: Settings, target: Target, writes: bool) -> list[Work]:
 
 
 def plan_write_ahead(settings: Settings, target: Target) -> Work:
-    """Return the work that writes an array before it is read, in pieces below the request limit."""
+    """Plan the untimed write of an array that is to be read, in requests below the size limit."""
     limit = sizes.parse_size(settings.cell.request_limit)
     parts = list(pieces.iter_pieces(target.shape, (0, target.shape.rows), "pieces", limit))
     plain = replace(target, protocol="client")
@@ -109,7 +109,7 @@ def plan_write_ahead(settings: Settings, target: Target) -> Work:
 
 
 def _split_target(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[Target, tuple[int, int], int]]:
-    """Yield a separate array for each client: its target, the range of its rows and its offset in the whole array."""
+    """Split an array into a separate array for each client. Yield its target, row range and first row in the whole."""
     for number, (first, end) in enumerate(bands):
         shape = replace(target.shape, rows=end - first)
         address = str(Path(target.place["address"]).with_suffix(f".{number}.h5"))

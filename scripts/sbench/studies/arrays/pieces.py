@@ -1,4 +1,4 @@
-"""Split an array into the pieces that are written or read by one request each, and divide its rows among clients."""
+"""Divide the rows of an array among clients, and split them into pieces that are written or read by one call each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the values."""
+        """Return the size of the values in bytes, without padding."""
         return ITEM * self.rows * self.columns
 
     @property
@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def padded_bytes(self) -> int:
-        """Return the size of all chunks in bytes, with those at the edges counted as full."""
+        """Return the total size of all chunks in bytes, including the padding of chunks at the edges."""
         return ITEM * self.chunks * self.chunk_rows * self.chunk_columns
 
 
@@ -43,12 +43,12 @@ class Piece:
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """Return the piece as a pair of slices, which index numpy, h5py, h5pyd and Zarr arrays."""
+        """Return the piece as a pair of slices that can index a numpy, h5py, h5pyd or Zarr array."""
         return slice(*self.rows), slice(*self.columns)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the values."""
+        """Return the size of the piece in bytes."""
         return ITEM * (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
 
 
@@ -58,7 +58,7 @@ def parse_shape(shape: str, chunks: str) -> Shape:
 
 
 def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
-    """Divide the rows among clients in whole chunks, so that no chunk has two writers.
+    """Divide the rows among clients at chunk boundaries, so that no two clients write to the same chunk.
 
     Returns:
         The (start, stop) rows of each client; fewer than `clients` if there are too few rows of chunks.
@@ -69,7 +69,7 @@ def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
 
 
 def iter_pieces(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
-    """Split a client's rows into the pieces that it reads or writes; none is larger than the first.
+    """Split a client's rows into the pieces that it reads or writes. The first piece is the largest.
 
     Args:
         shape: shape of the array.

@@ -53,7 +53,7 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_published_table(run: Results) -> Table:
-    """Build the table that compares the printed rates with those measured here.
+    """Build a table that compares the printed rates with those measured here.
 
     Each machine of the article has a column. Two more contain the rates measured as the article did (writes until
     acknowledged, reads from memory), and with writes until stored and reads with a cold cache. The table is empty if
@@ -85,7 +85,7 @@ def build_published_table(run: Results) -> Table:
 
 
 def _format_fastest_rate(run: Results, levels: dict, column: str) -> str:
-    """Format the rate of the fastest cell with these levels and its confidence interval.
+    """Format the rate, with its confidence interval, of the fastest cell with these factor levels.
 
     Returns:
         The formatted rate; an empty string if there is no such cell or it has no rate.

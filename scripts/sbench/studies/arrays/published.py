@@ -14,7 +14,7 @@ NODES = {("stream_test", "m5.2xlarge"): "4"}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each rate. The store of a record is named after the machine."""
+    """Yield a record for each published rate. The machine on which it was measured becomes the record's store."""
     for row in printed.read_printed(files[FILE]):
         shape, protocol = printed.TESTS[row["test"]]
         # The article timed writes until they were acknowledged, and read from the service's memory.

@@ -1,4 +1,4 @@
-"""Claims of the published article on streaming in HSDS, and labels of its tables that the data contradict."""
+"""Check claims of the published article on streaming in HSDS, and table labels that its data contradict."""
 
 import pandas as pd
 

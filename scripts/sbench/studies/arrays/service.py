@@ -69,7 +69,7 @@ class Service:
     ready_s: float = 0.0
 
     def start_growth_meter(self) -> Callable[[], dict[str, int]]:
-        """Return a function that returns how much each node's peak memory has grown since this call, in bytes."""
+        """Return a function that computes each node's growth in peak memory, in bytes, since this call."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
         before = {name: memory.read_peak_bytes(process.pid) for name, process in self.nodes.items()}
@@ -131,7 +131,7 @@ def run_service(settings: Settings, store: Mapping[str, str], folder: Path, toge
 
 @contextlib.contextmanager
 def _watch_nodes(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
-    """During a `with` block, kill all nodes as soon as any node has exited."""
+    """Watch the nodes during a `with` block. When one has exited, kill the others."""
     left = threading.Event()
 
     def kill_when_ended() -> None:

@@ -28,7 +28,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The settings of the generated array. `part_size`, the part size of multipart uploads, is for the stores."""
+    """The settings of the generated array, and `part_size`, the part size for multipart uploads to object stores."""
 
     shape: str
     chunks: str

@@ -32,7 +32,7 @@ def read_object(store: ObjectStore, key: str) -> bytes:
 
 
 def count_objects(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
-    """Return the number and the total bytes of the objects under a prefix."""
+    """Return the number of objects under a prefix, and their total size in bytes."""
     sizes = [entry["size"] for entries in obstore.list(store, prefix) for entry in entries]
     return len(sizes), sum(sizes)
 

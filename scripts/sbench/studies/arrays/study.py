@@ -93,11 +93,11 @@ class Arrays(Study):
         yield from check_distributions(levels, config, NEEDS[backend], f"backend {backend}")
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells that are timed, which controls may repeat."""
+        """Return the cells that control measurements may repeat, which are those that are timed."""
         return [cell for cell in cells if self.is_timed(cell.levels)]
 
     def is_timed(self, levels: dict[str, str]) -> bool:
-        """Return whether cells with these levels are timed; the operations "limits" and "faults" are not."""
+        """Return whether the operation is timed. The operations "limits" and "faults" are not."""
         return levels["operation"] not in TRIALS
 
     def estimate_record(self, settings: dict) -> dict:
@@ -131,7 +131,7 @@ class Arrays(Study):
         return self.estimate_data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return the mismatches between a record and its label (METHOD 3, 10, 11); any mismatch makes it failed."""
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11). Any mismatch fails the record."""
         given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
         cell = given.cell
         label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}

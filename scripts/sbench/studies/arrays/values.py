@@ -1,4 +1,4 @@
-"""Generate the values of an array from row, column and seed alone, so that they are the same on every machine."""
+"""Generate the values of an array. They depend only on row, column and seed, and are the same on every machine."""
 
 import numpy as np
 

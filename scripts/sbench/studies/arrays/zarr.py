@@ -18,11 +18,11 @@ from sbench.studies.arrays.pieces import Piece
 
 
 class Zarr(backends.Backend):
-    """A Zarr array: an object or file per chunk, and a small one with metadata."""
+    """An array in Zarr format: one object or file per chunk, and a small one for the metadata."""
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Create the array or read its metadata. The chunks of a piece are written by concurrent requests."""
+        """Create the array, or open it by reading its metadata. Chunks of a piece are written concurrently."""
         with _set_in_flight(target):
             array = _create_array(target) if new else zarr.open_array(_open_store(target), mode="r+")
 
@@ -33,7 +33,7 @@ class Zarr(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_reading(self, target: Target) -> Iterator[Read]:
-        """Read the array's metadata. The chunks of a piece are read by concurrent requests."""
+        """Open the array by reading its metadata. Chunks of a piece are read concurrently."""
         with _set_in_flight(target):
             array = zarr.open_array(_open_store(target), mode="r")
             yield lambda piece: (array[piece.slices], None)
@@ -54,7 +54,7 @@ class Zarr(backends.Backend):
         }
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the number and the total bytes of all objects, including the array's metadata."""
+        """Return the number of objects, including the array's metadata, and their total size in bytes."""
         return stored_objects.count_objects(stored_objects.open_store(target.place, target.store))
 
     def remove_array(self, target: Target) -> None:

@@ -25,7 +25,7 @@ VALUES = {"formula": "the published values", "floats": "temperatures", "random":
 
 
 def _format_software(level: str, facts: dict) -> str:
-    """Format a library, such as "HDF5 2.0.0 (arrays)", or "HDF5 2.0.0" if it is named after the release."""
+    """Format a library as "HDF5 2.0.0 (name)", without the name if it only repeats the release."""
     spec = (facts.get("libraries") or {}).get(level, {})
     if format_added_packages(spec):
         return describe_user_build(level, spec)
@@ -56,7 +56,7 @@ ACKNOWLEDGED = Value(
 
 
 def _format_amount(levels: Mapping) -> str:
-    """Describe the amount of data of a cell, such as "writing 50 MiB".
+    """Describe the operation of a cell with the amount of data, such as "writing 50 MiB".
 
     Returns:
         The description; an empty string if the operation is not timed or the levels lack a shape.

@@ -64,7 +64,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_acknowledged(run: Results) -> Iterator[Sentence]:
-    """Yield sentences with the rates of HSDS writes until they are acknowledged and until they are stored."""
+    """Yield sentences that compare the HSDS write rate until acknowledgement with the rate until data are stored."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
@@ -78,7 +78,7 @@ def describe_acknowledged(run: Results) -> Iterator[Sentence]:
 
 
 def describe_cores(run: Results) -> Iterator[Sentence]:
-    """Yield sentences that compare the CPU seconds of gzip writes by HSDS, for each number of nodes, and by HDF5."""
+    """Yield sentences that compare the CPU time of gzip-compressed writes by HSDS and by the HDF5 library."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _get_node_usage(run, cells, "service_node_cpu_s") + _get_node_usage(run, cells, "data_nodes_cpu_s")
     cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.get_numbers(cells, "cpu_s")))
@@ -103,7 +103,7 @@ def describe_cores(run: Results) -> Iterator[Sentence]:
 
 
 def build_writing_table(run: Results) -> Table:
-    """Build the table of write rates until acknowledged and until stored; published rates are until acknowledged."""
+    """Build a table of write rates until acknowledgement (as in the publication) and until data are stored."""
     cells = run.measured[run.measured["operation"] == "write"]
     columns = [
         cell_tables.build_estimate_column("until acknowledged / MiB/s", "acknowledged_rate"),
@@ -119,7 +119,7 @@ def build_writing_table(run: Results) -> Table:
 
 
 def build_service_table(run: Results) -> Table:
-    """Build the table of the CPU seconds and peak memory of HSDS nodes, beside the size of the array."""
+    """Build a table of the CPU seconds and peak memory of HSDS nodes, next to the array size."""
     cells = run.measured[run.measured["backend"] == "hsds"]
     of_array = [parse_shape(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
     taken = {name: _get_node_usage(run, cells, name) / unit for _, name, unit in OF_SERVICE}

@@ -58,7 +58,7 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
 
 
 def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
-    """Yield sentences on which requests above the limit succeed with and without streaming, and on memory growth."""
+    """Yield sentences on how many requests above the size limit succeed, by streaming mode, and on memory growth."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
@@ -86,7 +86,7 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
 
 
 def _describe_failures(others: pd.Series, of: int) -> str:
-    """Return a clause on the outcomes of the requests that were not answered, among `of` requests; "" without any."""
+    """Return a clause on the outcomes of failed requests, or an empty string if none of the `of` requests failed."""
     outcomes = _format_outcomes(others) if len(others) else ""
     # Several outcomes are counted, so that "all were" does not fit.
     if len(others) == of and others.nunique() == 1 and outcomes.startswith("refused"):
@@ -95,7 +95,7 @@ def _describe_failures(others: pd.Series, of: int) -> str:
 
 
 def describe_survivors(trials: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences on how many reads succeeded with limited memory, and how many concurrent requests failed."""
+    """Yield sentences on reads by nodes with limited memory, and on concurrent requests rejected as too many."""
     room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
     for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
         answered = (part["outcome"] == ANSWERED).groupby(part[0])
@@ -120,7 +120,7 @@ def _compute_amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
 
 
 def _format_outcomes(outcomes: Iterable[str]) -> str:
-    """Format the outcome if it is the same in all repeats, or else the number of repeats with each outcome."""
+    """Return the outcome that all repeats share, or count the repeats with each outcome, as in "2 × timed out"."""
     counts = pd.Series(list(outcomes), dtype=str).value_counts(sort=False)
     if len(counts) == 1:
         return counts.index[0]
