@@ -12,7 +12,7 @@ from sbench.studies.blobs.patterns import Operation, Plan, split_extents
 
 
 def list_shares(plan: Plan, rank: int) -> list[Operation]:
-    """Divide the first operation of a process among threads, in whole pages except for the last share.
+    """Divide the first operation of a process among threads. Shares are whole pages, except for the last.
 
     A thread reads a contiguous share by a single request, and an interleaved share by one request per extent.
 
@@ -27,7 +27,7 @@ def list_shares(plan: Plan, rank: int) -> list[Operation]:
 
 
 class BareClient:
-    """The connections of a process, each used by a separate thread; the calling thread uses the first."""
+    """A minimal client with a connection per thread. The calling thread uses the first connection."""
 
     def __init__(self, work: list[Operation], names: list[str], connect: Callable[[], Getter]) -> None:
         """Create the connections without opening them.
@@ -57,7 +57,7 @@ class BareClient:
         self._call_each(open_connection)
 
     def read_shares(self) -> int:
-        """Read all shares once, discard the bytes and return their number."""
+        """Read all shares once and discard the bytes. Return how many bytes were read."""
 
         def read_share(getter: Getter, share: Operation) -> None:
             for offset, length in share.extents:

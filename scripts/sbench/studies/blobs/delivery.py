@@ -38,7 +38,7 @@ class Independent:
     """A transfer without communication: each process reads its own bytes."""
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
-        """Store the arguments for all iterations.
+        """Look up this process's operations in the plan.
 
         Args:
             comm: communicator of all processes.
@@ -54,7 +54,11 @@ class Independent:
         self.identities: dict[int, Identity] = {}
 
     def identify_objects(self) -> dict[int, Identity]:
-        """Fetch, store and return the identities (such as ETags) of the objects that this process reads, by number."""
+        """Fetch and remember the identity (such as the ETag) of each object that this process reads.
+
+        Returns:
+            The identities, keyed by object number.
+        """
         self.identities = {
             number: self.reader.fetch_identity(self.names[number]) for number in self.list_object_numbers()
         }
@@ -76,7 +80,7 @@ class Independent:
         return {one.object for one in self.fetches}
 
     def build_empty_copy(self) -> "Independent":
-        """Return a copy with empty operations, to measure the overhead of the harness."""
+        """Return a copy whose operations transfer no bytes, to measure the overhead of the harness."""
         empty = copy.copy(self)
         empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
         return empty
@@ -114,7 +118,7 @@ class Independent:
 
 
 class Broadcast(Independent):
-    """A transfer by rank 0, which reads each operation and broadcasts it (MPI_Bcast) before it reads the next."""
+    """A transfer in which rank 0 reads each operation and broadcasts it (MPI_Bcast) before it reads the next."""
 
     def _load_operation(self, number: int, operation: Operation) -> None:
         """Read an operation in rank 0 and distribute it. If the object changed, raise Changed in all processes."""
@@ -137,7 +141,7 @@ class Broadcast(Independent):
         self._distribute_operation(number, operation)
 
     def distribute_operations(self) -> int:
-        """Distribute rank 0's buffer without reading, as often as in an iteration.
+        """Distribute rank 0's buffer once per operation of an iteration, without reading from the store.
 
         Returns:
             The bytes that this process received.
@@ -151,19 +155,19 @@ class Broadcast(Independent):
 
 
 class Scatter(Broadcast):
-    """A transfer by rank 0, which reads each operation and sends each process its section of it (MPI_Scatterv).
+    """A transfer in which rank 0 reads each operation and sends every process its section (MPI_Scatterv).
 
     Rank 0's section remains in place in its buffer.
     """
 
     def __init__(self, *arguments) -> None:
-        """Store the arguments, see `Independent`, and compute the size of each process's sections."""
+        """Compute the size of each process's section of each operation. For the arguments, see `Independent`."""
         super().__init__(*arguments)
         everybody = [self.plan.list_operations(rank) for rank in range(self.comm.size)]
         self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
 
     def build_empty_copy(self) -> "Scatter":
-        """Return a copy with empty operations and sections, see `Independent.build_empty_copy`."""
+        """Return a copy whose operations and sections are empty; see `Independent.build_empty_copy`."""
         empty = super().build_empty_copy()
         empty._counts = [[0] * len(counts) for counts in self._counts]
         return empty
@@ -187,7 +191,7 @@ class MpiIo(Independent):
     """
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
-        """Store the arguments. `reader` provides only the path and identity of the file, and counts the requests."""
+        """Prepare to read one file. `reader` only provides the file's path and identity, and counts requests."""
         super().__init__(comm, plan, reader, names, view)
         self._collective = plan.kind.by == "collective"
         self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
@@ -244,7 +248,7 @@ class MpiIo(Independent):
             self._file.Close()
 
     def _set_view(self) -> None:
-        """If pieces are interleaved, set the file view to this process's pieces. This is a collective operation."""
+        """Set the file view to this process's pieces if they are interleaved. All processes must call this."""
         extents = [extent for one in self.gets for extent in one.extents]
         self._begin = extents[0][0] if extents else 0
         if self.plan.kind.gives != "pieces":

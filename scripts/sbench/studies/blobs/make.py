@@ -1,4 +1,4 @@
-"""Generate the manifest of synthetic objects, with sizes and checksums; their bytes are generated during the upload.
+"""Generate a manifest of synthetic objects, with sizes and checksums. Their bytes are generated during the upload.
 
 The bytes are incompressible. `sbench.probe.content` can regenerate any block of them, so this program stores no copy.
 """
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build_manifest(settings: dict) -> dict:
-    """Build the part of the manifest that describes the objects, with a checksum per block.
+    """Build the part of the manifest that describes the objects. It contains a checksum for each block.
 
     Args:
         settings: "size", "objects" (their number) and "seed".

@@ -70,7 +70,7 @@ def measure_cell(step: Step) -> dict:
 
 
 def _leave_ceiling_to_last(job: dict) -> dict:
-    """Return the job, without rounds of bare requests unless this launch is the last of its record."""
+    """Disable the measurement of the store's highest rate in a job, unless it is the last launch of its record."""
     return job if job["is_last_launch"] else job | {"settings": job["settings"] | {"ceiling_rounds": 0}}
 
 
@@ -80,7 +80,7 @@ def _list_machines(facts: list[dict]) -> list[dict]:
 
 
 def _list_faults(outcome: dict) -> list[str]:
-    """Return messages about changed objects, wrong cache states (one message for all iterations) and wrong blocks."""
+    """Return messages about changed objects, wrong blocks and, in a single message, wrong cache states."""
     faults = [*outcome["changed"]]
     states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     if states:
@@ -108,7 +108,7 @@ def _compute_seconds(reads: list[dict]) -> dict:
 
 
 def _select_later(iterations: list) -> list:
-    """Return all iterations after the first, or the only one if there is just one."""
+    """Return all iterations but the first. If there is only one iteration, return it."""
     return iterations[1:] or iterations
 
 
@@ -166,14 +166,14 @@ def _describe_effective(
 
 
 def _find_stripe(store: dict, files: list[str]) -> dict[str, str] | None:
-    """Return the Lustre striping of the first object; None if it is not on a Lustre file system."""
+    """Return the Lustre striping of the first object, or None if it is not on a Lustre file system."""
     file = next(iter(files), None)
     on_files = file and stores.get_store(store).files
     return read_stripe(file) if on_files and host.find_mount(file)["file_system"] == "lustre" else None
 
 
 def read_stripe(file: str) -> dict[str, str]:
-    """Return the stripe count, size and offset of a file from `lfs getstripe`, or the reason under "unknown"."""
+    """Run `lfs getstripe` and return a file's stripe count, size and offset, or the error under "unknown"."""
     command = ["lfs", "getstripe", "-c", "-S", "-i", file]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -184,7 +184,7 @@ def read_stripe(file: str) -> dict[str, str]:
 
 
 def _compute_cache_state(settings: Settings, reads: list[dict]) -> dict:
-    """Return the cache state of the iteration whose state was furthest from the requested one.
+    """Return the page cache state of the iteration that deviated most from the requested state.
 
     `resident_after` is the mean over the iterations, because evicted pages are restored before each iteration.
     """
@@ -222,7 +222,7 @@ def _receive_ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
 
 
 def _remove_states(rounds: list[dict]) -> list[dict]:
-    """Remove the messages about wrong cache states from rounds, because cache states are only checked in iterations."""
+    """Remove messages about wrong cache states from rounds with the bare client, in which they do not matter."""
     return [{key: row[key] for key in row if key != "not_as_asked"} for row in rounds]
 
 

@@ -93,7 +93,7 @@ class Ranks:
         raise Problem(self._describe_end(status))
 
     def stop_processes(self) -> None:
-        """Stop the processes after the last message from rank 0, which it sends after MPI_Finalize."""
+        """Wait for the last message from rank 0, which it sends after MPI_Finalize, and stop the processes."""
         # The results are complete, so a failure at this point does not invalidate the record.
         with contextlib.suppress(Problem):
             self.receive_message()
@@ -131,7 +131,7 @@ class Ranks:
 
 
 def _print_line(line: str) -> None:
-    """Print a line to standard error, with a line break even if it lacks one because its process was killed."""
+    """Print a line to standard error. Add the line break if it is missing because the process was killed."""
     print(line.removesuffix("\n"), file=sys.stderr, flush=True)
 
 
@@ -177,7 +177,7 @@ def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
 
 
 def sweep_segments() -> list[str]:
-    """Remove this user's old MPICH segments that no process has mapped (proc(5), maps), and return their names."""
+    """Remove this user's old MPICH shared memory segments that no process has mapped, and return their names."""
     old = [path for path in SEGMENTS.glob("mpich_shm_*") if _SEGMENT.fullmatch(path.name) and _is_ours_and_old(path)]
     mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps") if old else ():

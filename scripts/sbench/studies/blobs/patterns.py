@@ -1,4 +1,4 @@
-"""Access patterns: divide objects among MPI processes, and into operations (METHOD 9, 12).
+"""Access patterns, which divide objects among MPI processes and into operations (METHOD 9, 12).
 
 Objects consist of checksummed blocks (`sbench.probe.content`). Sections consist of whole blocks; their number is
 rounded up, so that the last processes may get an empty section. Sections are split into operations, of whole blocks
@@ -17,7 +17,7 @@ from sbench.studies.blobs.settings import Levels
 
 @dataclass(frozen=True)
 class Pattern:
-    """An access pattern: the bytes that each process gets, and how it gets them.
+    """An access pattern, which defines the bytes that each process receives, and which process reads them.
 
     Attributes:
         gives: share of a process: "whole" (an object), "section" (contiguous) or "pieces" (interleaved).
@@ -46,12 +46,12 @@ class Pattern:
 
     @property
     def is_split(self) -> bool:
-        """Return whether each process itself reads only a part of a shared or separate object."""
+        """Return whether each process reads only a part of an object, and reads this part itself."""
         return self.by == "each" and self.gives != "whole"
 
     @property
     def is_read_once(self) -> bool:
-        """Return whether each byte of the object is requested by only one process, not by all of them."""
+        """Return whether only one process requests each byte of the object, rather than all processes."""
         return self.by != "each" or self.is_split
 
 
@@ -138,7 +138,7 @@ class Operation:
 
     @property
     def bytes(self) -> int:
-        """Return the total bytes of all byte ranges."""
+        """Return the total size of the byte ranges in bytes."""
         return sum(length for _, length in self.extents)
 
 
@@ -172,7 +172,7 @@ class Plan:
 
     @property
     def chunks_in_flight(self) -> int:
-        """Return how many chunks a process can have in flight: as many as requested, if an operation has enough."""
+        """Return the maximum number of chunks in flight: as requested, or fewer if all operations have fewer chunks."""
         counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._iter_all_fetches())
         return min(self._concurrency, max(counts, default=1))
 
@@ -183,7 +183,7 @@ class Plan:
         return min(self._chunk_bytes, max(lengths, default=0))
 
     def list_operations(self, rank: int) -> list[Operation]:
-        """Return the operations whose bytes a process receives; in a scatter, some may be empty."""
+        """Return the operations whose bytes a process receives. With the pattern scatter, some may be empty."""
         if self.kind.by == "scatter":
             return [
                 Operation(0, tuple(self._compute_section(rank, *piece.extents[0]))) for piece in self.list_fetches(0)
@@ -225,9 +225,10 @@ class Plan:
         return [(start, min(piece, self.size - start)) for start in starts]
 
     def _compute_section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
-        """Return a process's section of `length` bytes from `start`, as a list of one (offset, length).
+        """Return a process's section of the `length` bytes from `start`.
 
-        The list is empty if there are too few blocks for all processes.
+        Returns:
+            A list with one (offset, length), or an empty list if there are fewer blocks than processes need.
         """
         blocks = -(-length // self.block)
         share = -(-blocks // self.processes) * self.block

@@ -1,4 +1,4 @@
-"""Read the share of an MPI process between barriers, verify it, and report to the parent process through rank 0.
+"""Read an MPI process's share of the objects between barriers, verify it, and send the results to the parent process.
 
 Rank 0 receives the job as a line of JSON on standard input and writes events as lines of JSON to standard output:
 `started`; `ready`, when the timed reads can begin; `read`, after them; `done`, with their results; `ceiling`, with the
@@ -36,11 +36,11 @@ _ANOTHER = bytes([*range(1, 256), 0])
 
 
 def serve_parent(comm: MPI.Comm) -> None:
-    """Measure the cell described by the parent process of rank 0, and send events to it."""
+    """Receive a cell from the parent process of rank 0, measure it, and report the progress as events."""
     parent = Step() if comm.rank == 0 else None
 
     def send_event(event: str, *, wait: bool = False, **facts: object) -> None:
-        """Send an event to the parent process; if `wait`, block all MPI processes until it replies."""
+        """Send an event to the parent process. If `wait` is true, block all MPI processes until it replies."""
         if parent:
             parent.send_message({"event": event, **facts})
         if wait:
@@ -78,10 +78,10 @@ def serve_parent(comm: MPI.Comm) -> None:
 
 
 class Process:
-    """The reads of this MPI process and their results."""
+    """Performs the reads of this MPI process, and collects their results."""
 
     def __init__(self, comm: MPI.Comm, job: dict, settings: Settings) -> None:
-        """Plan the reads, without sending any request to the store."""
+        """Plan the reads. No requests are sent to the store yet."""
         self._comm, self._job, self._settings = comm, job, settings
         self._cell, self._files = settings.cell, job["manifest"]["files"]
         self._plan = Plan(self._cell, job["manifest"]["layout"])
@@ -197,7 +197,7 @@ class Process:
         self._neighbours.Barrier()
 
     def run_iterations(self) -> None:
-        """Run the requested number of iterations, or until an object changes, and then close the connections."""
+        """Run the requested number of iterations, and close the connections. Stop early if an object changes."""
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
         self._check_unchanged()
         self._merge_changes()
@@ -232,7 +232,7 @@ class Process:
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
 
     def _read_slowed(self) -> int:
-        """Run an iteration, sleep if the cell is a deliberately slowed control (METHOD 6), and return the bytes."""
+        """Run an iteration and return its bytes. In a deliberately slowed control, also sleep (METHOD 6)."""
         began = time.perf_counter()
         count = self._run_iteration(self._delivery)
         self._waits.wait_after(time.perf_counter() - began)
@@ -249,9 +249,9 @@ class Process:
         return (began, ended), count
 
     def _measure_empty_iterations(self) -> float:
-        """Return the seconds of empty iterations, which are the overhead of the harness (METHOD 13).
+        """Return the total seconds of empty iterations, which are the overhead of the harness (METHOD 13).
 
-        There are as many as measured iterations after the first, whose times are summed to the total.
+        Run as many as contribute to the total time of the measurement, which excludes the first iteration.
         """
         if self._changed:
             return 0.0
@@ -292,7 +292,7 @@ class Process:
             self._verify_s += time.perf_counter() - began
 
     def gather_outcome(self) -> dict | None:
-        """Verify all bytes, if not done after each iteration, and return the results at rank 0, and None elsewhere."""
+        """Verify all bytes, unless every iteration did, and gather the results. Return None in ranks other than 0."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         distributed = self._measure_distribution()
         self._delivery.close()
@@ -323,7 +323,7 @@ class Process:
         }
 
     def _measure_distribution(self) -> list[dict]:
-        """If rank 0 reads for all processes, time rounds that only distribute its buffer.
+        """Time rounds that only distribute rank 0's buffer, if rank 0 reads for all processes.
 
         Their time is a lower bound for the part of an iteration that is not spent reading.
 
@@ -362,7 +362,7 @@ class Process:
         return [] if problem else samples, problem
 
     def _call_bare_client(self, ask: Callable[[], int | None]) -> int:
-        """Call the bare client and return the bytes it has read; return 0 if this call or an earlier one failed."""
+        """Call the bare client and return the number of bytes read. Return 0 if this or an earlier call failed."""
         if not self._refused:
             try:
                 return ask() or 0
@@ -371,7 +371,11 @@ class Process:
         return 0
 
     def _get_addresses(self, names: list[str]) -> tuple[dict, str | None]:
-        """Return the signed URLs of the objects for bare requests and None, or an empty dict and the reason."""
+        """Sign the URLs of the objects for bare requests.
+
+        Returns:
+            The URLs and None, or if signing is impossible, an empty dict and the reason.
+        """
         try:
             return self._store.sign_addresses(self._job["location"], names[: self._plan.objects], os.environ), None
         except Problem as problem:

@@ -21,7 +21,7 @@ _COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each latency. The publication gives only store, pattern, size and number of processes."""
+    """Yield a record for each latency. Its only known factors are store, pattern, size and number of processes."""
     for path in files.values():
         for row in read_table(path).to_dict("records"):
             own = {
@@ -58,7 +58,10 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_parts(path: Path) -> list[pd.DataFrame]:
-    """Return a table with `COLUMNS` for each store, or an empty list if the first column is not a size."""
+    """Parse a published table, and return a DataFrame with `COLUMNS` for each store.
+
+    The list is empty if the file is not such a table because its first column is not a size.
+    """
     lines = open_cleaned(path)
     if not (unit := _SIZE.match(lines.readline())):
         return []

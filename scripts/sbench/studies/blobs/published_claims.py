@@ -1,4 +1,4 @@
-"""Claims of the published study of parallel reads from Azure, and labels of its tables that the data contradict."""
+"""Check claims of the published study of parallel reads from Azure, and table labels that its data contradict."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Run one MPI process of a cell of the blobs study, which reads its part of the objects repeatedly, between barriers.
+"""Run one of a cell's MPI processes. It repeatedly reads its part of the objects, with barriers before and after.
 
 `studies.blobs.measure` starts the processes through `studies.blobs.mpi`; `studies.blobs.process` describes their
 messages. An error in any process, even while it imports modules, is reported on standard error and ends all processes,

@@ -1,4 +1,4 @@
-"""The settings of a cell of the blobs study, as passed to its measuring program, and the study's configuration."""
+"""Settings of the blobs study: of a cell, as passed to the measuring program, and of a whole run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Mpi:
-    """How MPI processes are started: by a launcher, on the machines in a hostfile, or by default on this machine.
+    """The settings that determine how MPI processes are started. By default, they run on this machine.
 
     Attributes:
         launcher: command line of the launcher.

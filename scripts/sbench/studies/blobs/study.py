@@ -30,7 +30,7 @@ class Blobs(Study):
     of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield mistakes in the configuration: missing numbers, too few objects, useless comparisons, MPI settings."""
+        """Yield mistakes in the configuration, such as missing entries, too few objects or invalid MPI settings."""
         section, parts = read_fields(Section, self.get_section(config)), list_mappings(self.get_section(config))
         for part in parts:
             own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
@@ -90,7 +90,7 @@ class Blobs(Study):
             yield f"an object of {kind} must have at most {largest} ({limit['as_of']}; {limit['source']})"
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield checks of the configured launcher, or of this machine's memory if all processes run on it.
+        """Yield a check of the configured launcher, and of this machine's memory if all processes run here.
 
         Cells check the memory of other machines when they start.
         """
@@ -102,7 +102,7 @@ class Blobs(Study):
             yield "memory", lambda: _expect_memory(cells)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Add to a cell's settings the number of iterations for its object size, and all settings of MPI."""
+        """Add the number of iterations for a cell's object size, and the complete MPI settings, to its settings."""
         cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.get_section(config))
         mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
         # Include the hosts, so that another list of hosts in the same file makes a different cell.
@@ -143,7 +143,7 @@ class Blobs(Study):
         return 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return the mismatches between a record and its label (METHOD 3, 10, 11); any mismatch makes it failed."""
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11). Any mismatch fails the record."""
         # Without samples, objects changed before the first read, so no request was sent.
         reasons = check_requests(record, settings) if record["samples"] else []
         size = read_fields(Settings, settings).data.size
@@ -161,19 +161,19 @@ class Blobs(Study):
         ]
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
-        """Return the key of a group of cells that deliver the same bytes, whose stores and patterns are compared."""
+        """Return a key that is equal for cells whose stores and patterns are compared: they deliver the same bytes."""
         cell, context = read_fields(Levels, levels), (level for factor, level in levels.items() if factor in CONTEXT)
         return (cell.pattern in patterns.WHOLE, cell.size, *context)
 
 
 @cache
 def read_object_limits() -> dict[str, dict]:
-    """Return the maximum size of an object ("gib"), its date ("as_of") and "source", by kind of store."""
+    """Return the maximum object size of each kind of store: "gib", with its source and date ("source", "as_of")."""
     return read_yaml(LIMITS)["limits"]
 
 
 def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
-    """Yield contradictions between the sizes of a cell.
+    """Yield a message for each contradiction between a cell's sizes of objects, operations and chunks.
 
     Args:
         cell: levels of the cell.
@@ -203,7 +203,7 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
 
 
 def _expect_memory(cells: Sequence[Cell]) -> str:
-    """Check that this machine has enough free memory for the largest cell, and describe both.
+    """Check that this machine has enough free memory for the largest cell. Return a text with both amounts.
 
     Each cell checks this again when it starts.
 
@@ -227,7 +227,10 @@ def _expect_memory(cells: Sequence[Cell]) -> str:
 
 
 def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
-    """Yield messages about comparisons between cells that deliver different numbers of bytes, which are never made."""
+    """Yield messages about configured comparisons that are never made.
+
+    These are comparisons of cells that deliver different numbers of bytes.
+    """
     for number, entry in enumerate(compare):
         if entry["factor"] == "size":
             yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; remove it"
@@ -245,7 +248,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
 
 
 def _get_for_size(setting: int | dict[str, int], size: str) -> int:
-    """Return a setting for an object size: the setting itself if it is a number, else its entry, or 0 if missing."""
+    """Look up a setting for an object size. A number applies to all sizes; a missing entry of a mapping counts as 0."""
     return setting.get(size, 0) if isinstance(setting, dict) else setting
 
 

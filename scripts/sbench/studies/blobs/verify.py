@@ -8,7 +8,7 @@ from sbench.studies.blobs.patterns import Operation
 
 
 class Verifier:
-    """A check of all blocks in reading order. A block may span several successive operations.
+    """Verifies blocks in the order in which they are read. A block may span several successive operations.
 
     Attributes:
         right: number of blocks with the expected checksum.
@@ -17,14 +17,14 @@ class Verifier:
     """
 
     def __init__(self, files: list[dict], block: int) -> None:
-        """Store the manifest's entries of the objects, and the block size in bytes."""
+        """Prepare to verify objects. `files` are their manifest entries, and `block` is the block size in bytes."""
         self._files, self._block = files, block
         self._running: dict[tuple[int, int], int] = {}
         self.right = self.wrong = 0
         self.lines: set[tuple[int, int, int, int]] = set()
 
     def check_blocks(self, operation: Operation, view: memoryview) -> None:
-        """Check the blocks of an operation, whose bytes are in `view`. Blocks whose start was not read are skipped."""
+        """Verify the blocks in `view`, the bytes of an operation. Skip blocks whose first bytes were not read."""
         number, at = operation.object, 0
         for offset, length in operation.extents:
             end = offset + length
@@ -52,7 +52,7 @@ class Verifier:
 def get_manifest_lines(
     files: list[dict], block: int, numbers: Iterable[tuple[int, int]]
 ) -> set[tuple[int, int, int, int]]:
-    """Return (object number, block number, bytes, crc32) from the manifest for blocks.
+    """Look up blocks in the manifest, and return (object number, block number, bytes, crc32) for each.
 
     Args:
         files: the manifest's entries of the objects.
@@ -66,7 +66,7 @@ def get_manifest_lines(
 
 
 def compute_checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
-    """Return the SHA-256 of the sorted, distinct lines "object block bytes crc32".
+    """Return the SHA-256 of a set of blocks, computed from sorted, distinct lines "object block bytes crc32".
 
     It does not depend on how the blocks were divided among processes.
     """

@@ -13,7 +13,7 @@ MOST = "{:,.0f}".format
 
 
 def _is_unequal(row: dict) -> bool:
-    """Return whether the two sides of a comparison deliver different numbers of bytes by definition."""
+    """Return whether the compared cells deliver different numbers of bytes because of the compared factor itself."""
     whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
     grown = row["factor"] == "processes" and whole["pattern"]

@@ -93,9 +93,9 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_size_tables(run: Results) -> Iterator[Table]:
-    """Yield a table for each measured pattern, with a row per object size and columns per store.
+    """Yield a table for each measured pattern, with a row per object size and a group of columns per store.
 
-    Cells with a separate object per process have separate tables.
+    If cells differ in whether each process has a separate object, they are in separate tables.
     """
     cells = run.cells[run.cells["control"] == ""]
     for name, pattern in PATTERNS.items():
@@ -143,7 +143,7 @@ def _format_cell(cell: dict, column: str, digits) -> str:
 
 
 def build_iteration_table(run: Results) -> Table:
-    """Build the table of differences between iterations and between processes; empty for published results."""
+    """Build a table of variation across iterations and processes. For published results, it is empty."""
     if "published" in run.facts:
         return Table("iterations", "", pd.DataFrame())
     columns = (
@@ -161,9 +161,9 @@ def build_iteration_table(run: Results) -> Table:
 
 
 def build_distribution_table(run: Results) -> Table:
-    """Build the table of the times to read and to distribute if rank 0 reads for all processes.
+    """Build a table that splits the latency into reading and distributing, if rank 0 reads for all processes.
 
-    It includes the time of MPI alone, which is a lower bound for the time to distribute.
+    It also contains the time to distribute without reading, which is a lower bound.
     """
     columns = (
         Column("latency / s", "latency_s", prose.format_number),
@@ -178,7 +178,7 @@ def build_distribution_table(run: Results) -> Table:
 
 
 def describe_patterns(run: Results) -> list[str]:
-    """Return a sentence that explains each pattern of the run."""
+    """Return a sentence for each pattern of the run that explains the pattern."""
     lines = judgement.list_explanations(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
     return [*lines, words.fill("own objects")] if (run.cells["objects"] == "own").any() else lines
 
