@@ -140,7 +140,7 @@ def list_changed_looks(folder: Path, replayed: pd.DataFrame) -> list[str]:
     expected = {tuple(row) for row in replayed[names].itertuples(index=False)}
     last = max((row[2] for row in expected), default=0)
     for path in sorted((folder / "looks").glob("*.json"), key=lambda path: int(path.stem)):
-        rows = [tuple(row[name] for name in names) for row in read_json(path).get("comparisons", [])]
+        rows = [tuple(row.get(name) for name in names) for row in read_json(path).get("comparisons", [])]
         if changed := sum(row[2] <= last and row not in expected for row in rows):
             lines.append(
                 f"looks/{path.name} disagrees with the records ({sizes.format_count(changed, 'verdict')}): records were"
