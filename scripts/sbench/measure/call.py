@@ -235,7 +235,7 @@ class Call:
         return blocks.list_library_artefacts(self.run, cells) + blocks.list_data_artefacts(self.run, cells)
 
     def list_looked_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records that a look judges: those in the initial blocks, and in blocks that earlier looks ordered."""
+        """Return the records that a look judges: those in the initial blocks and in the orders of earlier looks."""
         study, number = wildcards.study, int(wildcards.number)
         orders = [self.looked[study].order, *(self._get_look(study, before) for before in range(1, number))]
         return self._list_block_records(study, orders, self.looked[study].anew)

@@ -1,4 +1,7 @@
-"""Judge the comparisons of a family together, from the records of their arms in each block (METHOD 6, 7, 17)."""
+"""Judge a family of comparisons with a joint error rate, from the paired records in each block (METHOD 6, 7, 17).
+
+The two cells of a comparison are its arms: the baseline and the contender.
+"""
 
 import json
 import math
@@ -16,7 +19,7 @@ from sbench.verdicts.looks import GIVEN_UP, Schedule, State, judge_looks, plan_s
 from sbench.verdicts.outcomes import ORDERED, Outcome
 from sbench.verdicts.stats import Flags, Floats
 
-# Columns that must be alike in both arms of a block.
+# Columns that must be equal in both arms of a block, with the note to write if they differ.
 OTHER_CODE = "the measuring code differs"
 NOT_USED = "not used"
 _SAME = {
@@ -28,9 +31,9 @@ _SAME = {
 }
 LOST = "one arm lost more records, which may be the slow ones"
 OTHER_SOFTWARE = "the software differs"
-# Name this many differences of the software, and count the others.
+# The maximum number of software differences to list; further differences are only counted.
 _NAMED = 3
-# Columns that hold a block together (METHOD 2): a comparison drops a block if its arms differ in them.
+# Columns that define a block (METHOD 2). If the two arms differ in any of them, the comparison excludes the block.
 _TOGETHER = {
     "session": "in different sessions",
     "node": "on different nodes",
@@ -38,11 +41,12 @@ _TOGETHER = {
     "device": "on different devices or mounts",
     "time": "too far apart in time",
 }
-# Arms whose starts are further apart than both are not from one piece of time: cluster jobs may wait in between.
+# The arms of a block are too far apart in time if their starts differ by more than `FAR_S` seconds and by more than
+# `FAR_TIMES` times the total duration of the block's jobs. This can happen if cluster jobs wait in the queue.
 FAR_S, FAR_TIMES = 3600, 2
-# Columns of a record that its time limit ended.
+# Columns that are used even if the measurement was stopped by its time limit.
 _OF_TIMED_OUT = ("seconds total", "session", "timed_out")
-# A repeat is slow if its ratio to the other arm is so many times the median ratio.
+# An arm is slow in a block if its ratio to the other arm exceeds this multiple of the median ratio.
 SLOW = 1.5
 _ORDINALS = {2: "2nd", 3: "3rd"}
 JUDGEMENT = (
@@ -51,30 +55,35 @@ JUDGEMENT = (
     *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note", "used_blocks"),
     "harness_percent",
 )
-# Columns of a run that measures until it can decide.
+# Additional columns of verdicts.csv in runs that measure until they can decide.
 LOOKED = ("look", "most_repeats", "decision")
 Pair = tuple[dict, dict]
 
 
 class Blocks:
-    """The columns of the runs by block and cell, each made once."""
+    """Arrays (block, cell) of the columns in the table of runs, created on demand and cached.
+
+    Attributes:
+        blocks: the sorted block numbers.
+        seconds: the total duration of the jobs of each block.
+        schedule: the looks at the runs; None if the number of repeats is fixed.
+    """
 
     def __init__(self, runs: pd.DataFrame) -> None:
-        """Store the runs; `schedule` has the looks at them."""
+        """Index the rows of `runs` by block and cell."""
         self._runs = runs
         self._arrays: dict[str, np.ndarray] = {}
         self.blocks, self._block_of = np.unique(runs["repeat"], return_inverse=True)
         self._cell_of, cells = pd.factorize(runs["cell"])
         self._places = {cell: place for place, cell in enumerate(cells)}
         steps = runs["step_seconds"] if "step_seconds" in runs else pd.Series(0.0, runs.index)
-        # Total seconds of the steps of each block.
         self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
         self.schedule = self._read_schedule()
 
     def _read_schedule(self) -> Schedule | None:
-        """Return the looks at the runs, one after each round; None if no record names its round.
+        """Build the schedule of looks, one after each round; return None if no record contains its round.
 
-        A block without rounds, of an earlier call of fixed repeats, belongs to the first.
+        Blocks without a round come from an earlier call with a fixed number of repeats. They belong to the first round.
         """
         if "round" not in self._runs or self._runs["round"].isna().all():
             return None
@@ -85,12 +94,15 @@ class Blocks:
         return plan_schedule([int(place) + 1 for place in last], [int(mosts[place]) for place in last])
 
     def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
-        """Return a column by block and cell; missing without a record that counts."""
+        """Return a column as an array (block, cell), with missing values where there is no usable record.
+
+        The column `status` includes unusable records, and the columns in `_OF_TIMED_OUT` include timed-out records.
+        """
         if column not in self._arrays:
             which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
             rows = self._runs[which].to_numpy(dtype=bool)
             values = self._runs[column].to_numpy()[rows] if column in self._runs else np.nan
-            # The last place is for cells without a record.
+            # The last column is for cells without any record.
             shape, kind = (len(self.blocks), len(self._places) + 1), np.asarray(values).dtype.kind
             array = np.full(shape, np.nan, dtype=float if kind == "f" else object)
             array[self._block_of[rows], self._cell_of[rows]] = values
@@ -99,33 +111,46 @@ class Blocks:
 
 
 class Family:
-    """Comparisons that are judged together: the values of their arms in each block.
+    """A group of comparisons that are judged together, with a joint error rate.
 
     Attributes:
-        differences: d (`stats`) of each judged metric, by block and comparison.
+        differences: metric -> array (block, comparison) of log ratios, called d in `stats`, for each judged metric.
     """
 
     def __init__(
         self, by_block: Blocks, pairs: list[Pair], equivalence_percent: float, seed: int, resolve_percent: float = 10
     ) -> None:
-        """Store the pairs of a family, with the margin of `same` and the difference to resolve."""
+        """Store the compared pairs of cells and the settings.
+
+        Args:
+            by_block: the runs.
+            pairs: the (baseline, contender) rows of the matrix.
+            equivalence_percent: arms that differ by at most this percentage are the `same`.
+            seed: seed of the resampling.
+            resolve_percent: the difference to resolve. A comparison that would need too many blocks for it is given up.
+        """
         self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
         self._resolve_percent = resolve_percent
         self._blocks, self._schedule = by_block.blocks, by_block.schedule
-        # Blocks of the first look: what they show of the harness holds for later blocks.
+        # The number of blocks at the first look. Their harness times also determine how later blocks are judged.
         self._first = self._schedule.ends[0] if self._schedule else len(self._blocks)
         self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.differences: dict[str, Floats] = {}
 
     def judge_metric(self, name: str, beside: Floats | None = None) -> list[tuple[dict, list[State]]]:
-        """Judge each comparison on a metric, in a family with further differences, if given.
+        """Judge all comparisons on a metric.
+
+        Args:
+            name: the metric.
+            beside: log ratios (block, comparison) of other comparisons to include in the family.
 
         Returns:
-            For each comparison its row of `JUDGEMENT`, and its states at the looks, none if repeats are fixed.
+            For each comparison, its values of the columns `JUDGEMENT` (and `LOOKED`), and its state at each look. The
+            list of states is empty if the number of repeats is fixed.
         """
         base, other = (table.astype(float) for table in self._get_arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
-        # Two records that both hit their limits give no order.
+        # If both arms hit the time limit, it is unknown which one is faster.
         complete &= ~np.logical_and(*map(is_true, self._get_arms("timed_out")))
         used = complete & ~self._any_mismatch
         base, other = (np.where(used, table, math.nan) for table in (base, other))
@@ -149,7 +174,7 @@ class Family:
             verdicts = stats.judge_family(d, self._percent, self._seed, counted, means, beside)
             states, ends = [[] for _ in verdicts], [len(d)] * len(verdicts)
             levels, places = [stats.compute_level(number) for number in counted], counted
-        # Blocks after the look that decided a comparison do not count for it.
+        # Ignore the blocks after the look at which a comparison ended.
         within = np.arange(len(d))[:, None] < np.array(ends, dtype=int)
         used, complete = used & within, complete & within
         base, other, d = (np.where(used, table, math.nan) for table in (base, other, d))
@@ -164,7 +189,7 @@ class Family:
             flattered = stats.apply_losses(verdict.verdict, *lost) != verdict.verdict
             split = self._any_mismatch[:, number] & within[:, number]
             never = not used[:, number].any() and split.any()
-            # Cluster jobs get the nodes that are free: further blocks may have both arms on the same node.
+            # The nodes of cluster jobs vary by chance, so both arms may be on the same node in further blocks.
             by_chance = never and (self._mismatches["node"] | self._mismatches["time"])[split, number].all()
             mean = estimate_mean(ends[number], number)
             why = "" if never else _describe_verdict(verdict, levels[number], places[number], mean, self._percent)
@@ -197,7 +222,7 @@ class Family:
         return judgements
 
     def _estimate_mean(self, base: Floats, other: Floats, blocks: int, number: int) -> stats.Estimate:
-        """Return the ratio of the mean times of a comparison over the first `blocks` blocks."""
+        """Estimate the ratio of the mean times of comparison `number` over the first `blocks` blocks."""
         return stats.estimate_total_ratio(other[:blocks, number], base[:blocks, number], self._seed)
 
     def _describe_given_up(self, last: State) -> str:
@@ -209,20 +234,20 @@ class Family:
         )
 
     def find_differing(self, column: str) -> Flags:
-        """Return for each comparison whether its arms differ in a column of the runs in some block."""
+        """Return, for each comparison, whether its arms have different values of a column in any block."""
         base, other = self._get_arms(column)
         differs: Flags = (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
         return differs
 
     def _describe_dropped_blocks(self, number: int, complete: Flags, used: Flags, end: int) -> Iterator[str]:
-        """Describe the blocks that a comparison drops, and the blocks in which a time limit is an arm's time.
+        """Describe the blocks that a comparison excludes, and those in which an arm hit the time limit.
 
-        Only its first `end` blocks count.
+        Consider only the first `end` blocks.
         """
         status, ended = ([table[:, number] for table in self._get_arms(column)] for column in ("status", "timed_out"))
         status = [np.where(np.arange(len(of_arm)) < end, of_arm, np.nan) for of_arm in status]
         both, either = pd.notna(status[0]) & pd.notna(status[1]), pd.notna(status[0]) | pd.notna(status[1])
-        # A later round measures an arm without the other for another comparison.
+        # Later rounds may measure only one of the arms, for another comparison.
         due = np.where(np.arange(len(both)) < self._first, either, both)
         gone = {"failed, invalid or missing in an arm": ~complete & due}
         for column, what in _TOGETHER.items():
@@ -235,21 +260,28 @@ class Family:
                 yield f"{_format_blocks(self._blocks[those])} {how}"
 
     def _count_losses(self, number: int, end: int) -> tuple[int, int, int]:
-        """Count, in the first `end` blocks, the attempts of both arms and the records that each arm lost in them."""
+        """Count the blocks, of the first `end`, in which both arms were attempted, and the unusable records in them.
+
+        Returns:
+            The number of blocks, and the numbers of unusable records of the baseline and the contender.
+        """
         status, ok = ([table[:end, number] for table in self._get_arms(column)] for column in ("status", "ok"))
         both = pd.notna(status[0]) & pd.notna(status[1])
         lost = [int(np.sum(both & pd.isna(arm))) for arm in ok]
         return int(both.sum()), lost[0], lost[1]
 
     def _count_attempts(self, number: int, end: int) -> tuple[int, ...]:
-        """Count the attempts at the baseline and the failures among them, then the same for the contender."""
+        """Count the attempts and failures of the baseline, then those of the contender, in the first `end` blocks."""
         status = [table[:end, number] for table in self._get_arms("status")]
         status = [of_arm[pd.notna(of_arm)] for of_arm in status]
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
     @cached_property
     def _harness_shares(self) -> Floats:
-        """Return the larger share of the harness in the total of an arm, in percent, by comparison; 0 if unknown."""
+        """Return, for each comparison, the percentage of an arm's total time that the harness takes; 0 if unknown.
+
+        Of the two arms, use the one with the larger percentage.
+        """
         arms = zip(self._get_arms("seconds null"), self._get_arms("seconds total"), strict=True)
         shares = [
             [
@@ -262,7 +294,11 @@ class Family:
         return np.where(np.isfinite(largest), largest, 0.0)
 
     def _compute_beyond_harness(self, base: Floats, other: Floats) -> Floats:
-        """Return ln(contender / baseline) without the harness time of the slower arm; NaN if that leaves no order."""
+        """Return ln(contender / baseline) after subtracting the harness time from the slower arm only.
+
+        This is the smallest difference that is consistent with the harness time. It is NaN if it no longer shows which
+        arm is faster.
+        """
         null_base, null_other = (null.astype(float) for null in self._get_arms("seconds null"))
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
@@ -271,7 +307,7 @@ class Family:
         return np.where(_compute_medians(d[: self._first]) * usual > 0, d, math.nan)
 
     def _get_arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of the runs for all baselines and all contenders, each by block and comparison; keep it."""
+        """Return a column of the runs as two arrays (block, comparison), for baselines and contenders; cache them."""
         if column not in self._columns:
             base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
             self._columns[column] = self._by_block.get_column(column, base), self._by_block.get_column(column, other)
@@ -279,27 +315,34 @@ class Family:
 
     @cached_property
     def _mismatches(self) -> dict[str, Flags]:
-        """Return by cause which blocks have valid records of unlike sessions, places or times, by comparison."""
+        """Find the blocks whose two arms were measured in different sessions or places, or too far apart in time.
+
+        Returns:
+            Column that differs -> flags (block, comparison).
+        """
         apart = {}
         for column in ("session", *PLACES):
             base, other = self._get_arms(column)
             apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
-        # Arms on nested sets of nodes are comparable.
+        # Arms with different numbers of nodes are comparable if one set of nodes contains the other.
         nested = self._find_nested()
         for column in ("node", "machine"):
             apart[column] &= ~nested
-        # Different stores are on different devices.
+        # If the stores differ, the devices differ as well.
         stores = [base.get("store") == other.get("store") for base, other in self._pairs]
         apart["device"] &= np.array(stores, dtype=bool)
         apart["time"] = self._find_far_apart()
-        # Count each dropped block under its first cause alone.
+        # Report only the first cause for each excluded block.
         beyond = np.zeros_like(apart["session"])
         for column, those in apart.items():
             apart[column], beyond = those & ~beyond, beyond | those
         return apart
 
     def _find_nested(self) -> Flags:
-        """Return whether arms of different numbers of nodes ran on nested sets of nodes, by block and comparison."""
+        """Flag (block, comparison) where the nodes of one arm are a proper subset of the other arm's nodes.
+
+        Only comparisons of arms with different numbers of nodes are considered.
+        """
         base, other = self._get_arms("node")
         nested = np.zeros(base.shape, dtype=bool)
         for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
@@ -323,14 +366,17 @@ class Family:
 
     @cached_property
     def _difference_notes(self) -> list[str]:
-        """Describe the differences between the arms of each comparison in usable blocks; "" without any."""
+        """Describe the differences in code, data or software between the arms of each comparison, in usable blocks.
+
+        The text is an empty string if there are none.
+        """
         notes: list[list[str]] = [[] for _ in self._pairs]
         fingerprints = self._get_arms("software")
         unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
         for column, what in _SAME.items():
             base, other = self._get_arms(column)
             differs = ~self._any_mismatch & pd.notna(base) & pd.notna(other) & (base != other)
-            # A fingerprint is more exact than the lock.
+            # If both arms have a fingerprint, it is compared below; it is more precise than the hash of the lock file.
             differs &= unseen if column == "packages" else True
             for number in np.flatnonzero(differs.any(axis=0)).tolist():
                 notes[number].append(f"{what} between the arms in {_format_blocks(self._blocks[differs[:, number]])}")
@@ -340,7 +386,7 @@ class Family:
         return ["; ".join(parts) for parts in notes]
 
     def _describe_other_software(self, number: int, differs: Flags) -> Iterator[str]:
-        """Describe unintended differences of the software of a comparison's arms, with their blocks."""
+        """Describe the unintended software differences between a comparison's arms, with the blocks."""
         libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
         environments = len(set(libraries)) > 1
         by_words: dict[str, list[int]] = {}
@@ -359,7 +405,7 @@ def _compute_medians(d: Floats) -> Floats:
 
 
 def is_true(values: np.ndarray) -> Flags:
-    """Return which values are True; missing values are not."""
+    """Return a boolean array that is True where `values` is True, and False where it is False or missing."""
     flags: Flags = np.equal(values, True).astype(bool)
     return flags
 
@@ -382,7 +428,12 @@ def _describe_verdict(
 
 
 def _count_slow_blocks(d: Floats) -> tuple[int, int, float]:
-    """Count slow blocks of baseline and contender, which a median hides; return how many times as long they took."""
+    """Count the blocks in which the baseline or the contender was unusually slow, which medians do not show.
+
+    Returns:
+        The number of slow blocks of the baseline, that of the contender, and the median factor by which the ratio
+        deviates from the median ratio in these blocks.
+    """
     d = d[np.isfinite(d)]
     off = d - np.median(d) if len(d) else d
     slow = np.abs(off) > math.log(SLOW)
