@@ -1,4 +1,4 @@
-"""Forecast the rounds of a run that measures until it can decide, by simulation from the noise of an earlier run."""
+"""Forecast how long a run that measures until it can decide takes, by resampling blocks of an earlier run."""
 
 import contextlib
 import statistics
@@ -16,19 +16,19 @@ from sbench.probe.program import Problem
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.looks import list_looks
 
-# Totals that further rounds do not add to.
+# Totals that do not increase with further rounds.
 _ONCE = ("disk_bytes", "made_bytes", "seconds_beside")
-# Simulated runs of a forecast, each with other blocks of the earlier run.
+# The number of simulated runs per forecast. Each draws different blocks of the earlier run.
 RUNS = 10
 
 
 class Forecast(NamedTuple):
-    """Seconds of a study's steps.
+    """The forecast duration of a study's measurements, in seconds.
 
     Attributes:
-        least: of the first round alone.
-        likely: median of the simulated runs; None without an earlier run of the cells.
-        most: if every comparison stays open to the end, within the budget.
+        least: the duration of the first round.
+        likely: the median of simulated runs; None if there is no earlier run of the same cells.
+        most: the duration if no comparison is decided early, limited by the budget.
     """
 
     least: float
@@ -36,7 +36,7 @@ class Forecast(NamedTuple):
     most: float
 
     def describe(self) -> str:
-        """Describe the forecast in a line."""
+        """Describe the forecast in one line."""
         likely = "" if self.likely is None else f", likely {cost.format_duration(self.likely)}"
         least, most = cost.format_duration(self.least), cost.format_duration(self.most)
         return f"until all comparisons are decided: at least {least}{likely}, at most {most}"
@@ -45,10 +45,12 @@ class Forecast(NamedTuple):
 def add_forecasts(
     costs: dict[str, cost.Cost], forecasts: dict[str, Forecast], beside_s: float
 ) -> tuple[Forecast, cost.Totals]:
-    """Add the forecasts of studies, the costs of studies of fixed repeats, and `beside_s` seconds of other work.
+    """Add up the forecasts of all studies, and `beside_s` seconds of other work.
+
+    Studies without a forecast have a fixed number of repeats; for them, use the cost.
 
     Returns:
-        The forecast of the whole run, and its largest totals (`cost.compute_totals`).
+        The forecast of the whole run, and the maximum totals (see `cost.compute_totals`).
     """
     least, most, likely = beside_s, beside_s, [beside_s]
     largest = cost.Totals()
@@ -59,21 +61,21 @@ def add_forecasts(
         likely += [] if of_study.likely is None else [of_study.likely]
         growth = of_study.most / of_study.least if of_study.least else 1
         for what, amount in own.totals.items():
-            # Data are made once.
+            # Data is generated only once.
             largest[what] += amount * (1 if what in _ONCE else growth)
     is_known = len(likely) == 1 + len(costs)
     return Forecast(least, sum(likely) if is_known else None, most), largest
 
 
 class Simulated(NamedTuple):
-    """A simulated run: seconds of all rounds, and the number of open comparisons at its end."""
+    """A simulated run: the duration of all rounds in seconds, and the number of undecided comparisons at the end."""
 
     seconds: float
     still_open: int
 
 
 def forecast_rounds(config: dict, program: Study, cells: list[Cell], costs: cost.Cost) -> Forecast | None:
-    """Forecast the rounds of a study; None if its repeats are fixed, or nothing is left to measure."""
+    """Forecast the duration of a study; return None if its repeats are fixed or nothing is left to measure."""
     first, most = program.count_repeats(config), program.count_most_repeats(config)
     if most <= first or not costs.totals["records"]:
         return None
@@ -98,16 +100,16 @@ def simulate_run(
     seconds: dict[str, float],
     random: np.random.Generator,
 ) -> Simulated:
-    """Draw blocks of an earlier run as the blocks of a new run, and follow its looks.
+    """Simulate a run by drawing blocks of an earlier run with replacement, and judge it at each look.
 
     Args:
         config: the resolved configuration.
         program: the study.
         cells: the cells to measure.
-        matrix: cells of the earlier run (`gather.read_study`).
-        runs: its runs (`tables.build_runs_and_samples`).
-        seconds: of a step of each cell.
-        random: source of the drawn blocks.
+        matrix: the cells of the earlier run (see `gather.read_study`).
+        runs: the runs of the earlier run (see `tables.build_runs_and_samples`).
+        seconds: name of the cell -> duration of a measuring job.
+        random: the random number generator that draws the blocks.
     """
     most = program.count_most_repeats(config)
     ends = list_looks(program.count_repeats(config), most)
@@ -136,7 +138,11 @@ def simulate_run(
 
 
 def _read_earlier_run(program: Study, cells: list[Cell]) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Return matrix and runs of the last run that has measured all of the cells in enough blocks, if any."""
+    """Find the latest run that measured all `cells` together in at least `MIN_BLOCKS` blocks.
+
+    Returns:
+        The matrix and the runs in these blocks; None if there is no such run.
+    """
     names = {cell.name for cell in cells}
     for folder in sorted(Path("results").glob(f"*/{program.name}/"), key=lambda path: -path.stat().st_mtime):
         with contextlib.suppress(Problem, OSError, LookupError, ValueError):

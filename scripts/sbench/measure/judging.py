@@ -16,18 +16,28 @@ from sbench.probe.slowed import SHARES
 from sbench.verdicts import looks, stats
 from sbench.verdicts.looks import Schedule, State
 
-# Families whose baseline and contender are cells, not levels of a factor.
+# Families in which the baseline and the contender are named by cell, not by the level of a factor.
 CONTEST, CONTROL = "contest", "control"
 OF_CELLS = (CONTEST, CONTROL)
-# Metric that decides.
+# The metric whose verdicts answer a study's question.
 TOTAL = "total"
-# Largest p at which blocks are taken to depend on one another, or later rounds to differ from the first.
+# The p value below which blocks are considered dependent, or later rounds different from the first.
 GUARD = 0.01
 DEPENDENT = "blocks depend on one another"
 
 
 class Judged(NamedTuple):
-    """A comparison on a metric: its cells, its entries of verdicts.csv, and its states at the looks, if any."""
+    """The result of a comparison on a metric.
+
+    Attributes:
+        factor: the compared factor, or "contest" or "control".
+        baseline: the row of the matrix of the baseline.
+        contender: the row of the matrix of the contender.
+        metric: the metric.
+        role: "decides", "secondary" or "control".
+        values: the entries in verdicts.csv.
+        states: the state at each look; empty if the number of repeats is fixed.
+    """
 
     factor: str
     baseline: dict
@@ -39,13 +49,14 @@ class Judged(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The judged runs of a study.
+    """The judged comparisons of a study.
 
     Attributes:
-        rows: comparisons and metrics, in the order of `compare`, then of the matrix.
-        serial_p: p of blocks that resemble their predecessors (`stats.compute_serial_p`).
-        schedule: the looks; None if repeats are fixed.
-        shifted: the look at which later rounds differed from the first, so that only the first counts; 0 otherwise.
+        rows: the result for each comparison and metric, in the order of `compare`, then of the matrix.
+        serial_p: the p value of the test for serial dependence of blocks (see `stats.compute_serial_p`).
+        schedule: the looks; None if the number of repeats is fixed.
+        shifted: the look at which later rounds differed from the first, so that only the first round counts; 0 if they
+            did not differ.
     """
 
     rows: list[Judged]
@@ -67,35 +78,45 @@ def judge_runs(
 ) -> Judgement:
     """Judge the comparisons of a study on each metric.
 
-    A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All comparisons
-    of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge_family`).
+    Pairs: each cell at the baseline's level is compared with every cell that differs from it only in the compared
+    factor. All comparisons of a factor on one metric form a family, whose p values are adjusted jointly (see
+    `stats.judge_family`).
 
-    Two families have cells as baseline and contender. Factor `contest`: pairs of a contest that `compare` does not
-    name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
-    `control`; controls enter no other comparison. A/A twins are a family. Each slowed control and further twin
-    (`study.ANEW`) is judged on `total` alone, as another member of the largest other family, so that it is as hard to
-    detect as any difference of its size.
+    In two additional families, the baseline and the contender are named by cell:
 
-    If the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to an arm alone,
-    so the ratio is the remaining ratio closest to 1, and `harness_percent` is the share. If that decides no order, the
-    comparison is `not comparable`, without a ratio.
+    - `contest` contains all pairs of cells in the same contest that `compare` does not include. It is only judged on
+      `total`.
+    - `control` contains pairs of a cell and its control, with the kind of control in the column `control`. Controls are
+      in no other comparison. All A/A twins together are a family. Each slowed control, and each further twin
+      (`study.ANEW`), is only judged on `total`, as an additional member of the largest other family, so that it is as
+      hard to detect as any other difference of the same size.
 
-    A block counts if both arms have a valid record of one session on one machine and, if they read from one store, from
-    one device and mount. A record that its time limit ended counts with the limit, a lower bound of its time. Arms are
-    `not comparable`, without a ratio and outside families, if they differ in such a block in measuring code, data,
-    amount of data, or software (except deliberate differences of their libraries), or if they have valid records but no
-    such block.
+    Harness: if the harness takes more than 10 % of an arm's `total`, this share could belong to one of the arms alone.
+    The ratio is then the possible ratio closest to 1, and `harness_percent` is the share. If it is unclear which arm is
+    faster, the comparison is `not comparable` and has no ratio.
 
-    An arm that lost two records more than the other is not `faster`, nor are the arms the `same`.
+    Blocks: a block counts if both arms have a valid record of the same session on the same machine and, if they use the
+    same store, on the same device and mount. For a measurement that was stopped by its time limit, use the limit, which
+    is a lower bound on the time. The arms are `not comparable`, have no ratio and belong to no family if they differ in
+    such a block in measuring code, data, amount of data, or software (except for deliberate differences between
+    libraries), or if they have valid records but no such block.
 
-    If the records name their rounds, the families are judged after each round (`looks.judge_looks`), with
-    `resolve_percent` to give comparisons up. If later rounds differ from the first (`looks.compute_shift_p`), only the
-    first counts.
+    Losses: an arm that lost at least two records more than the other is not called `faster`, and the arms are not
+    called the `same`.
 
-    `matrix` and `runs` are from `tables.read_matrix` and `tables.build_runs_and_samples`. `compare` has mappings with
-    `factor` and `baseline`, its level. `contest` returns the contest of a cell from its levels, or None. Metrics
-    `of_tasks` are of single tasks: they do not compare arms of different numbers of tasks. Only `metrics` are judged,
-    by default all.
+    Rounds: if the records contain their rounds, each family is judged after each round (see `looks.judge_looks`). If
+    later rounds differ from the first (see `looks.compute_shift_p`), only the first round counts.
+
+    Args:
+        matrix: the table from `tables.read_matrix`.
+        runs: the table from `tables.build_runs_and_samples`.
+        compare: mappings with the compared `factor` and the level `baseline`.
+        equivalence_percent: arms that differ by at most this percentage are the `same`.
+        seed: the seed of the resampling.
+        contest: returns the contest of a cell from its levels; None if it is in no contest.
+        of_tasks: the metrics of single tasks, which are not compared between arms with different numbers of tasks.
+        resolve_percent: the difference to resolve. A comparison that would need too many blocks for it is given up.
+        metrics: the metrics to judge; None for all.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
@@ -163,7 +184,7 @@ def build_verdicts_table(
 def judge_study(
     config: dict, program: Study, matrix: pd.DataFrame, runs: pd.DataFrame, metrics: Collection[str] | None = None
 ) -> Judgement:
-    """Judge the runs of a study with the settings of its configuration (`judge_runs`)."""
+    """Judge the runs of a study with the settings in its configuration (see `judge_runs`)."""
     contest = functools.partial(program.get_contest, config=config)
     return judge_runs(
         select_timed(program, matrix),
@@ -179,12 +200,12 @@ def judge_study(
 
 
 def select_timed(program: Study, matrix: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells of a matrix that take a time to compare."""
+    """Return the rows of a matrix for cells that measure a time that can be compared."""
     return matrix.loc[[program.is_timed(levels) for levels in get_levels(matrix).values()]]
 
 
 def format_verdicts(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFrame:
-    """Return verdicts.csv of judged runs (`build_verdicts_table`)."""
+    """Build verdicts.csv from judged comparisons (see `build_verdicts_table`)."""
     rows = []
     for one in judgement.rows:
         values = dict(one.values)
@@ -197,7 +218,10 @@ def format_verdicts(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFrame:
 
 
 def _build_head(judged: Judged, matrix: pd.DataFrame) -> dict[str, str]:
-    """Return the factor, baseline and contender of a comparison, and the levels that its cells share."""
+    """Return the factor, baseline and contender of a comparison, and the levels that its cells have in common.
+
+    Other levels are empty strings. For a control, all levels are those of the control.
+    """
     level = "cell" if judged.factor in OF_CELLS else judged.factor
     head = {"factor": judged.factor, "baseline": judged.baseline[level], "contender": judged.contender[level]}
     for name in list_factors(matrix):
@@ -231,7 +255,7 @@ def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFram
 
 
 def _find_shift(d: stats.Floats, ends: Sequence[int], seed: int) -> int:
-    """Return the first look at which later rounds differ from the first, or 0."""
+    """Return the number of the first look at which later rounds differ from the first; 0 if there is none."""
     shifts = (looks.compute_shift_p(d[:end], ends[0], seed) for end in ends[1:])
     return next((look for look, p in enumerate(shifts, 2) if p < GUARD), 0)
 
@@ -243,7 +267,7 @@ def _list_pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
 
 
 def _list_contest_pairs(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
-    """Return all pairs of cells of each contest, in the order of the matrix; twins are in no contest."""
+    """Return all pairs of cells in the same contest, in matrix order, excluding controls."""
     contests: dict[Hashable, list[dict]] = {}
     for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
         contests.setdefault(contest(cell), []).append(cell)

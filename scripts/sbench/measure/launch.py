@@ -31,22 +31,25 @@ from sbench.probe.program import Problem, expect_folders, print_json
 from sbench.stores import store as stores
 from sbench.verdicts import MIN_BLOCKS
 
-# Seconds of builds on 2 idle cores, by kind of library and by server.
+# Build times in seconds on 2 idle cores, by kind of library or by server.
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
-# Least and most seconds of a Slurm job in addition to its work (docs/hpc.md).
+# The minimum and maximum overhead of a Slurm job in seconds (docs/hpc.md).
 _JOB_S = (20, 45)
-# Options of Snakemake that name a cluster, where a call measures one round.
+# Snakemake options that select a cluster, on which each call of Snakemake measures only one round.
 _CLUSTER = {"--workflow-profile", "--profile", "--executor", "-e"}
 
 
 class Plan(NamedTuple):
-    """The measurements of a call, with cells and costs by study.
+    """The measurements that a run would make.
 
     Attributes:
-        config: the resolved configuration with the changes of the command line.
-        changes: these changes, for Snakemake.
-        notes: effects of the call on the blocks, by study.
-        forecasts: the rounds of studies that are measured until they are decided.
+        file: the configuration file.
+        config: the resolved configuration, including changes from the command line.
+        changes: only the changes from the command line, to pass to Snakemake.
+        cells: study -> the selected cells.
+        costs: study -> the estimated cost.
+        notes: study -> messages about the blocks to be measured.
+        forecasts: study -> the forecast of its rounds, for studies that are measured until they are decided.
     """
 
     file: str
@@ -67,19 +70,19 @@ def make_plan(
     imports: Sequence[str] = (),
     budget: str = "",
 ) -> Plan:
-    """Return the measurements of a configuration.
+    """Plan the measurements of a configuration.
 
     Args:
-        file: the configuration.
-        name: name of the run, in place of the configured name.
-        study: the only study to measure.
-        only: levels of the only cells to measure, FACTOR=LEVEL,….
-        again: beginnings of the names of cells to measure again.
-        imports: results from elsewhere to report, in place of the configured results.
-        budget: largest time of a study's measuring steps, such as 10m, in place of the configured one.
+        file: the configuration file.
+        name: the name of the run; overrides the configured name.
+        study: measure this study only.
+        only: restrict the measurements to cells with these levels, each given as FACTOR=LEVEL,….
+        again: prefixes of the names of cells to measure again.
+        imports: paths of external results to report; override the configured paths.
+        budget: the maximum measuring time per study, such as 10m; overrides the configured budget.
 
     Raises:
-        Problem: an argument is not understood, or does not exist.
+        Problem: an argument is invalid or names something that does not exist.
     """
     changes: dict = {"run": _parse_run_name(name)} if name else {}
     changes |= {"budget_s": parse_duration(budget)} if budget else {}
@@ -120,7 +123,7 @@ def make_plan(
 
 
 def print_plan(plan: Plan, as_json: bool = False) -> int:
-    """Print a plan, cell by cell, or as one JSON object with times in seconds; return 0."""
+    """Print a plan with a line for each cell, or as a JSON object with times in seconds. Return the exit status 0."""
     if as_json:
         by_study = {
             study: _to_json(own)
@@ -148,16 +151,18 @@ def _to_json(costs: Cost) -> dict:
 
 
 def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
-    """Print the cost of a plan, ask for consent above a limit, and become Snakemake.
+    """Print the cost of a plan, ask for confirmation if it exceeds a limit, and run Snakemake.
+
+    Snakemake replaces this process. Only on a cluster, it runs as a subprocess, once for each round.
 
     Args:
         plan: the plan of the run.
-        cores: cores for Snakemake; None for all cores.
-        yes: ask nothing.
-        options: further options of Snakemake.
+        cores: the number of cores for Snakemake; None for all usable cores.
+        yes: do not ask for confirmation.
+        options: additional options for Snakemake.
 
     Raises:
-        Problem: the answer is no, the disk has no room, or another run is in progress.
+        Problem: the user did not confirm, there is not enough disk space, or another run is in progress.
     """
     used_cores = _parse_cores(cores) if cores else host.count_usable_cores()
     for note in preflight.check_begun_libraries(plan.config):
@@ -190,7 +195,7 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
 
 
 def _call_snakemake(command: list[str]) -> int:
-    """Run Snakemake, which alone hears Ctrl-C, and return its exit status."""
+    """Run Snakemake as a subprocess and return its exit status. Only Snakemake handles Ctrl-C, not this process."""
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -204,19 +209,19 @@ def _call_snakemake(command: list[str]) -> int:
 
 
 def _has_further_round(plan: Plan) -> bool:
-    """Return whether a look ordered a round for the next call, as on a cluster, where a call measures one round."""
+    """Return whether another call of Snakemake is needed, because the last look ordered a further round."""
     every = matrix.expand_all(plan.config, [plan.file])
     opened = [blocks.open_blocks(plan.config, cells, every[study][0]) for study, cells in plan.cells.items()]
     return any(of_study.blocks and of_study.cells for of_study in opened)
 
 
 def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
-    """Become Snakemake to make the pages of the published studies.
+    """Replace this process by Snakemake, which builds the pages of the published studies.
 
     Args:
-        raw: folder of their raw data; "" to download them.
-        partial: make pages of the existing data alone.
-        cores: cores for Snakemake.
+        raw: the folder with their raw data; an empty string to download the data.
+        partial: build only the pages for which there is data.
+        cores: the number of cores for Snakemake.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
     display = _build_progress_options("published-partial" if partial else "published")
@@ -225,7 +230,7 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
 
 
 def _build_progress_options(reports: str) -> list[str]:
-    """Return the options that make Snakemake show running jobs and their expected times (plugins/)."""
+    """Return the Snakemake options that display running jobs and their expected times (see plugins/)."""
     return ["--logger=benchmark", f"--logger-benchmark-reports=reports/{reports}"]
 
 
@@ -240,10 +245,10 @@ def _parse_cores(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as 90s, 10m or 1.5h; a plain number is seconds.
+    """Convert a duration such as 90s, 10m or 1.5h to seconds. A number without a unit is in seconds.
 
     Raises:
-        Problem: it is no duration.
+        Problem: the text is not a duration.
     """
     if not (match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text)):
         raise Problem(f"a duration must be a number with s, m or h, such as 10m (got {text!r})")
@@ -251,10 +256,10 @@ def parse_duration(text: str) -> float:
 
 
 def _parse_run_name(text: str) -> str:
-    """Return the name of a run from the command line.
+    """Check and return the name of a run that was given on the command line.
 
     Raises:
-        Problem: Snakemake would read the name on its command line as a number.
+        Problem: Snakemake would parse the name as a number.
     """
     with contextlib.suppress(ValueError):
         float(text)
@@ -263,10 +268,10 @@ def _parse_run_name(text: str) -> str:
 
 
 def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
-    """Return `only` of the configuration with additions of the command line: library=a,b workers=1.
+    """Parse selections such as library=a,b and workers=1, and merge them into the configured `only`.
 
     Raises:
-        Problem: the configuration lacks the study, factor or level.
+        Problem: the syntax is wrong, or the configuration does not contain the study, factor or level.
     """
     only = dict(config["only"])
     for word in words:
@@ -279,7 +284,7 @@ def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _estimate_builds(config: dict, cells: list[Cell]) -> dict[str, int]:
-    """Estimate the seconds of the builds that cells need, by build, except pieces in the cache."""
+    """Estimate the time in seconds of each build that the cells need and that is not yet in the cache."""
     seconds: Counter[str] = Counter()
     for name, library in matrix.list_libraries(cells).items():
         with set_build_copy(library.get("copy", "")):
@@ -290,10 +295,12 @@ def _estimate_builds(config: dict, cells: list[Cell]) -> dict[str, int]:
 
 
 def _print_costs(plan: Plan, listed: bool) -> float:
-    """Print the cost of each study with its notes, and of all; if `listed`, first each cell and omitted combination.
+    """Print the cost of each study with its notes, and the total cost.
+
+    If `listed`, also print each cell and each omitted combination, and use standard output instead of standard error.
 
     Returns:
-        The expected seconds of the whole run.
+        The expected duration of the whole run in seconds.
     """
     say, config, costs = partial(print, file=sys.stdout if listed else sys.stderr), plan.config, plan.costs
     for study, own in costs.items():
@@ -354,14 +361,16 @@ def _print_costs(plan: Plan, listed: bool) -> float:
 
 
 def _require_consent(plan: Plan, yes: bool) -> None:
-    """Ask for consent before a run that may be expensive: all rounds of studies that are measured until decided.
+    """Ask for confirmation if the cost of a run may exceed a limit of `ask_above`.
+
+    For studies that are measured until they are decided, the cost includes the maximum number of rounds.
 
     Raises:
-        Problem: the answer is no, or nobody can answer; or the disk lacks room for the data.
+        Problem: the user did not confirm, standard input is not a terminal, or there is not enough disk space.
     """
     config = plan.config
     whole, totals = add_forecasts(plan.costs, plan.forecasts, 0)
-    # Data that go directly into a store elsewhere need no room here.
+    # `made_bytes` excludes data that is written directly to a remote store and needs no space here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
             f"results/ has {free / 2**30:.1f} GiB free, but the run generates {needed / 2**30:.1f} GiB of data; free"
@@ -413,10 +422,10 @@ def _format_blocks(blocks_opened: list[int]) -> str:
 
 
 def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) -> None:
-    """Check that each word begins the name of a measured cell.
+    """Check that each word is a prefix of the name of a measured cell.
 
     Raises:
-        Problem: a word does not.
+        Problem: no measured cell starts with a word.
     """
     base = Path("results", config["run"])
     measured = [cell.name for cell in cells if (base / cell.study / "records" / cell.name).is_dir()]
@@ -427,10 +436,10 @@ def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) 
 
 
 def _remove_lock(command: list[str]) -> None:
-    """Remove the lock of a killed run.
+    """Remove Snakemake's lock if a run was killed and left it behind.
 
     Raises:
-        Problem: its run is still in progress.
+        Problem: another run is still in progress.
     """
     if not any(Path(".snakemake/locks").glob("*")):
         return
