@@ -14,7 +14,7 @@ def check_particles(layout: dict, label: int | str, particles: int) -> Iterator[
 
 @rule(9)
 def check_chunks(work: dict) -> Iterator[str]:
-    """Check that each chunk was read as many times as it is listed."""
+    """Check that each chunk was read as often as the task list contains it."""
     if work["chunks_twice"]:
         yield f"{work['chunks_twice']} chunks were not read exactly as often as listed"
 

@@ -49,7 +49,7 @@ def plan_snapshot(data: Data) -> tuple[int, int]:
 
 
 def list_source_files(source: Path) -> list[Path]:
-    """Return a user-supplied file, or the HDF5 files in a directory, sorted by the numbers in their names.
+    """List user-supplied files: a single file, or a directory's HDF5 files in the order of the numbers in their names.
 
     Raises:
         Problem: there is no such file.
@@ -61,7 +61,7 @@ def list_source_files(source: Path) -> list[Path]:
 
 
 def make_snapshot(data: Data, out: Path) -> list[Path]:
-    """Write the files of a snapshot to the directory of its manifest `out`, and return their paths.
+    """Write the files of a snapshot next to its manifest `out`, and return their paths.
 
     Raises:
         Problem: the directory cannot be written.

@@ -29,13 +29,13 @@ _SAME, _CANCELLED = 1e-9, 1e-12
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell described by the step on standard input."""
+    """Read a step from standard input, measure its cell, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell, and return the record's entries that this program provides."""
+    """Measure a cell, and return the part of its record that results from the measurement."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
@@ -141,7 +141,7 @@ class _Measured:
                 )
 
     def _convert_to_parquet(self) -> None:
-        """Copy the files to Parquet, each chunk once, and change the task to read the copies."""
+        """Convert the files to Parquet, without repeated chunks, and make the task read the converted files."""
         source, chunks = self._task.source, self._task.chunks
         access = replace(self._access, driver="sec2")
         once = chunks[: self._distinct]
@@ -162,7 +162,7 @@ class _Measured:
         self._cluster.run_on_each(open_it)
 
     def run_iteration(self, number: int) -> None:
-        """Set the cache state, run the method once, collect the counters of all processes, and check the result."""
+        """Run the method once on a cache in the requested state, then collect counters and check the result."""
         state = self._cluster.set_cache_states(self._cell.cache, self._files) if self._files else {}
         moved = self._count_moved_bytes()
         began = time.perf_counter()
@@ -176,7 +176,7 @@ class _Measured:
         self._iterations.append(_Iteration(number, seconds, self._take_accounts(), right, moved, state))
 
     def measure_empty_iteration(self) -> float:
-        """Measure the duration of an iteration that reads nothing, which is the cost of Dask and of counting reads."""
+        """Time an iteration that reads nothing. It measures the overhead of Dask and of counting reads."""
         began = time.perf_counter()
         source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
         self._method.run(replace(self._task, source=source))
@@ -185,7 +185,7 @@ class _Measured:
         return seconds
 
     def build_record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
-        """Build the record's entries that this program provides.
+        """Build the part of the record that results from the measurement.
 
         With more than one iteration, the total time excludes the first.
         """
@@ -215,7 +215,7 @@ class _Measured:
         return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
 
     def _take_accounts(self) -> list[dict]:
-        """Collect and reset the read counters of all processes, this process last.
+        """Collect and reset the read counters of all worker processes, and then of this process.
 
         Workers that are threads of this process share its counters.
         """
@@ -226,11 +226,11 @@ class _Measured:
         ]
 
     def _count_moved_bytes(self) -> int:
-        """Return the total bytes that workers have sent to other processes so far."""
+        """Return how many bytes the workers have sent to other processes since they started."""
         return sum(self._cluster.run_on_each(_get_sent_bytes))
 
     def _measure_harness(self) -> float:
-        """Measure the time that it takes to count the reads of an iteration, one after another (METHOD 13)."""
+        """Measure how long it takes to count all reads of an iteration sequentially (METHOD 13)."""
         began = time.perf_counter()
         for chunk in self._task.chunks:
             snapshot_reading.record_reads([chunk.number], 0.0, 0, "")
@@ -239,7 +239,7 @@ class _Measured:
         return seconds
 
     def _is_right(self, result: Any) -> bool:
-        """Return whether a result matches the manifest, considering how often the chunks are listed (METHOD 9)."""
+        """Return whether a result matches the manifest, given how often each chunk was to be read (METHOD 9)."""
         expected, times = self._expected, self._rereads
         least = _CANCELLED * max(map(abs, expected["edges"]))
 
@@ -343,7 +343,7 @@ class _Measured:
 
 
 def _build_samples(iteration: _Iteration) -> list[dict]:
-    """Return a row for each process that read chunks in an iteration; each row repeats the iteration's duration."""
+    """Build a row of samples for each process that read chunks in an iteration. All rows have the total duration."""
     return [
         {
             "iteration": iteration.number,

@@ -82,7 +82,7 @@ def _compute_moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int
 
 
 def _merge_moments(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
-    """Combine (count, mean, sum of squared deviations) of several sets (Chan, Golub and LeVeque, 1979).
+    """Merge the moments (count, mean, sum of squared deviations) of several sets (Chan, Golub and LeVeque, 1979).
 
     Returns:
         Mean and variance of the union; the variance is NaN if it is empty.
@@ -105,7 +105,7 @@ def _compute_histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndar
 def _build_array_function(
     function: Callable[[Any, Any, Sequence[float]], Any],
 ) -> Callable[[Any, Sequence[float]], Any]:
-    """Build a function that computes a lazy expression with Dask; `function(dask.array, array, edges)` returns it."""
+    """Build a function that computes the lazy Dask expression returned by `function(dask.array, array, edges)`."""
 
     def compute(array: Any, edges: Sequence[float]) -> Any:
         import dask
@@ -132,7 +132,7 @@ OPERATIONS = {
 
 
 def reduce_chunk(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
-    """Read a chunk and apply an operation to it; this is the Dask task of a reduction."""
+    """Read a chunk and apply an operation to it. Reductions submit this function as a Dask task."""
     return OPERATIONS[operation].of_chunk(read_chunk(source, chunk), edges)
 
 
@@ -157,7 +157,7 @@ def _run_chunkwise(task: Task) -> Any:
 
 
 def _reduce_yt_chunk(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
-    """Read and reduce one of yt's chunk objects, which references yt's dataset and reader."""
+    """Read one of yt's chunk objects, which contains references to yt's dataset and reader, and reduce it."""
     import numpy as np
 
     if source.empty:
@@ -340,6 +340,6 @@ METHODS = {
 
 
 def format_script(lines: Sequence[str], **levels: object) -> str:
-    """Build a complete script from lines of code; `levels` are group, field, chunk, workers and threads."""
+    """Insert lines of code into the script template. `levels` are group, field, chunk, workers and threads."""
     needed = ["import yt"] if any("yt.load" in line for line in lines) else []
     return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

@@ -1,4 +1,4 @@
-"""Copy a field of a snapshot to Parquet, as users do if they read it many times."""
+"""Convert a field of a snapshot to Parquet, as users may do before they read it many times."""
 
 import contextlib
 import itertools
@@ -14,7 +14,7 @@ _MOST_ROWS = 64 * 2**20
 
 
 def write_copies(chunks: Sequence[Chunk], field: str, access: drivers.Access, folder: Path) -> list[Path]:
-    """Copy the field of each HDF5 file to a Parquet file with a row group per chunk and pyarrow's default settings.
+    """Copy a field of each HDF5 file to a Parquet file, with a row group per chunk and pyarrow's default settings.
 
     Returns:
         Paths of the copies in the order of the files; the copies are synced to disk (METHOD 7).

@@ -57,7 +57,7 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_printed_table(run: Results) -> Table:
-    """Build a table of printed timings, next to measured times with the same chunks, operation and method."""
+    """Build a table that compares each printed timing with a measurement of the same chunks, operation and method."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())

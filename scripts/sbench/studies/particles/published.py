@@ -1,4 +1,4 @@
-"""Convert the published timings, which are means of seven runs, to records of this study with a single repeat."""
+"""Convert the published timings, each the mean of seven runs, to records of the study with a single repeat."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Levels:
-    """The factor levels of a cell; `nodes` was added later, and is missing in cells of a single node."""
+    """The factor levels of a cell. `nodes` was added later, so cells with a single node may lack it."""
 
     library: str
     store: str
@@ -28,7 +28,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """A generated snapshot, or user-supplied files.
+    """The settings of a snapshot, which is either generated or consists of user-supplied files.
 
     Attributes:
         particles: name of a preset or number of particles to generate; None for user-supplied files.

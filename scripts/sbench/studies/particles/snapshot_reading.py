@@ -23,11 +23,12 @@ PLACES = "Coordinates"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A range of particles in a file, which a task reads.
+    """A range of particles in a file that is read by one task.
 
     Attributes:
         number: index among the chunks of the snapshot, from 0.
-        turn: number of times that the chunk is listed before; always 0 for methods that run equal tasks only once.
+        turn: index among repeated reads of the same chunk, from 0; always 0 for methods that run equal tasks only
+            once.
         address: path or URL of the file.
         start: index of the first particle.
         end: index after the last particle.
@@ -62,7 +63,7 @@ class Source:
 
 
 class _Account:
-    """Counters of the reads of this process since the last `take_account`; shared by all threads."""
+    """Counters of this process's reads since the last call of `take_account`. All threads share them."""
 
     def __init__(self) -> None:
         self.lock, self.times_taken = threading.Lock(), 0
@@ -78,7 +79,7 @@ _effective: dict = {}
 
 
 def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
-    """Read the values of a chunk's particles as float64; with a region, only of the particles inside it.
+    """Read the values of a chunk's particles as float64. If the source has a region, skip particles outside it.
 
     Raises:
         Problem: the file cannot be read, or lacks the field.
@@ -108,7 +109,7 @@ def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
 
 
 def record_effective(effective: dict) -> None:
-    """Record the settings with which this process opens files, as read back from the library (METHOD 10)."""
+    """Store the settings in force in this process, as read back from the library (METHOD 10)."""
     _effective.update(effective)
 
 
@@ -146,7 +147,7 @@ def record_reads(chunks: list[int], seconds: float, count: int, control: str) ->
 
 
 def take_account() -> dict:
-    """Return and reset the counters of this process: chunk numbers, total and longest read time, bytes and waits."""
+    """Return this process's read counters, peak memory and effective settings, and reset the counters."""
     with _account.lock:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
         _account.reset_counts()

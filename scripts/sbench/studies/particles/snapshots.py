@@ -94,7 +94,7 @@ def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIE
 
 
 def list_chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
-    """Split files with these numbers of particles into chunks of at most `at_most` particles, as yt does.
+    """Split files into chunks of at most `at_most` particles, as yt does, given each file's number of particles.
 
     Yields:
         (index of the file, index of the first particle, index after the last particle) of each chunk.
@@ -105,9 +105,9 @@ def list_chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, i
 
 
 def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
-    """Return the name, size, number of particles, stored bytes of the field, and box size of each file of a snapshot.
+    """Describe each file of a snapshot: name, size, number of particles, stored bytes of the field, and box size.
 
-    The box size is None if the file lacks it, or has no positions.
+    The box size is None if a file contains no box size or no positions.
 
     Raises:
         Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; the field is not

@@ -51,7 +51,7 @@ class Particles(Study):
     of_record = ("repeat", "effective")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield contradictions between the levels of `particles` and `data.files`."""
+        """Yield messages if the levels of `particles` contradict the setting `data.files`."""
         section = self.get_section(config)
         wanted = {str(level) for mapping in list_mappings(section) for level in mapping["particles"]}
         own = read_fields(Data, section["data"]).files
@@ -106,13 +106,13 @@ class Particles(Study):
         yield from super().list_inputs(config)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Remove the data settings that apply only to generated, or only to user-supplied, snapshots."""
+        """Remove data settings that do not apply, depending on whether the snapshot is generated or user-supplied."""
         data = settings["data"]
         unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Select cells with a single reading thread, if any, for deliberate slowdowns.
+        """Select the cells for deliberate slowdowns: those with a single reading thread, or all if there are none.
 
         With more threads, other threads can read while one waits, so a wait need not extend the total time.
         """
@@ -145,7 +145,7 @@ class Particles(Study):
         return _count_particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return the deviations of a record from its label (METHOD 3, 10, 11), which make it failed."""
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11). Any mismatch fails the record."""
         given, effective = read_fields(Settings, settings), record["effective"]
         cell, wanted = given.cell, given.data.particles
         return [
@@ -181,7 +181,7 @@ def _count_readers(cell: Levels) -> int:
 
 
 def _count_particles(data: Data) -> int:
-    """Return the number of particles of a snapshot; for user-supplied files, estimate it from their size."""
+    """Return the number of particles of a generated snapshot, or estimate it from the size of user-supplied files."""
     # Imported late, because `make` needs h5py, which is required only in the environments under test.
     from sbench.studies.particles.make import list_source_files, plan_snapshot
 

@@ -79,7 +79,7 @@ def read_all_data(dataset: Any, source: Source) -> Any:
 
 
 def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
-    """Rearrange values of `read_all_data` to the order of the chunks; yt sorts files by name, with 10 before 2."""
+    """Sort values from `read_all_data` in the order of the chunks. yt returns files by name, 10 before 2."""
     import numpy as np
 
     order = sorted(range(len(chunks)), key=lambda at: (chunks[at].address, chunks[at].start))
@@ -95,7 +95,7 @@ def read_piece(piece: Any, source: Source) -> Any:
 
 
 def get_chunk_number(piece: Any) -> int:
-    """Return the number of one of yt's chunk objects within its snapshot."""
+    """Return the index of one of yt's chunk objects within its snapshot."""
     return _numbers[_get_place(piece)]
 
 

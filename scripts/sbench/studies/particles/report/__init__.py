@@ -36,7 +36,7 @@ def format_particles(level: str, _facts: dict | None = None) -> str:
 
 
 def format_method(cell: dict) -> str:
-    """Format the name of a cell's method, followed by its name in the published study, if any."""
+    """Return the name of a cell's method, with its name in the published study in parentheses if it has one there."""
     published = PUBLISHED.get((cell["operation"], cell["method"]))
     return f"{cell['method']} ({published})" if published else cell["method"]
 

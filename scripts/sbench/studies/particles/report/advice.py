@@ -25,7 +25,7 @@ _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none"
 
 
 def list_reasons(run: Results) -> list[Sentence]:
-    """Explain the results: whether Dask was ever faster, and the time to read a chunk next to the cost of a task.
+    """Explain why Dask was faster or not, by comparing the time to read a chunk with the overhead of a task.
 
     Return an empty list unless methods with and without Dask were measured.
     """
@@ -51,7 +51,7 @@ def list_reasons(run: Results) -> list[Sentence]:
 
 
 def describe_yt_tasks(run: Results) -> Iterator[str]:
-    """Yield sentences that compare the size and cost of tasks with yt's objects (yt-delayed) and without (delayed)."""
+    """Yield sentences that compare tasks that contain yt's objects with plain tasks, by size and overhead."""
     weights, costs = _compute_cell_medians(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
     for row in _select_measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
@@ -64,7 +64,7 @@ def describe_yt_tasks(run: Results) -> Iterator[str]:
 
 
 def describe_conversion(run: Results) -> Iterator[str]:
-    """Yield sentences on the cost of a Parquet copy, and after how many reads it pays off, if reading it was faster."""
+    """Yield sentences on how long a conversion to Parquet takes, and after how many reads it pays off, if ever."""
     cells, stored, rows = (
         run.measured.set_index("cell"),
         _compute_cell_medians(run, "read_bytes") / MIB,
@@ -86,7 +86,7 @@ def describe_conversion(run: Results) -> Iterator[str]:
 
 
 def show_code(page: Page, run: Results) -> None:
-    """Show the code of the fastest method at the largest size, for loading and for summing, and a complete script."""
+    """Show code to load and to sum values with the method that was fastest at the largest size, and a full script."""
     data = run.facts.get("settings", {}).get("data", {})
     field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
     texts, scripts = [], {}
@@ -107,7 +107,7 @@ def show_code(page: Page, run: Results) -> None:
 
 
 def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
-    """Yield the result to show code for, with its cell, for each operation.
+    """Select, for each operation, the result that the shown code is based on. Yield it with its cell.
 
     Only results on entire HDF5 files (`_PLAIN`) qualify. The one with the most particles is chosen, then the one with
     the highest rate.
@@ -124,7 +124,7 @@ def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
 
 
 def build_memory_table(run: Results) -> Table:
-    """Build a table of cells with a memory limit: data size and peak memory of the largest worker against the limit."""
+    """Build a table that compares data size and peak worker memory with the limit, for cells with a memory limit."""
     cells = run.measured[run.measured["memory"] != "none"]
     data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
     limit = cells["memory"].map(names.parse_amount)
@@ -141,7 +141,7 @@ def build_memory_table(run: Results) -> Table:
 
 
 def _select_measured(rows: pd.DataFrame, run: Results) -> list[dict]:
-    """Select the comparisons whose cells were both measured."""
+    """Return the comparisons for which both cells were measured."""
     there = set(run.measured["cell"])
     return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
 
@@ -155,6 +155,6 @@ def _format_operation(row: dict) -> str:
 
 
 def _compute_cell_medians(run: Results, name: str) -> pd.Series:
-    """Return the median of an effective setting over the valid records of each cell."""
+    """Return each cell's median of an entry of `effective` over its valid records."""
     values = cell_tables.from_readers(f"effective.{name}", "median")(run, run.measured)
     return values.set_axis(run.measured["cell"])

@@ -17,7 +17,7 @@ NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_lis
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Load the results in a directory, and replace names of snapshots by their numbers of particles if known.
+    """Load the results in a directory. Replace the names of snapshots by their numbers of particles, if known.
 
     Args:
         tables: directory with samples.csv, cells.csv, verdicts.csv and matrix.csv.
@@ -40,10 +40,10 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Build a row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
+    """Aggregate samples into one row per record, with its factors and the metrics of the report.
 
-    `total_s` is the time of all iterations after the first (or of a single iteration), and `done` is the number of
-    particles listed in them.
+    `total_s` is the time of all iterations after the first (or of the only iteration), and `done` is the number of
+    particles to be read in them.
     """
     each = samples.assign(launch=results.get_launches(samples)).groupby([*results.LAUNCH, "iteration"], sort=False)
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
@@ -60,7 +60,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_merged_tasks(run: Results) -> list[str]:
-    """Write a sentence on the listed and read chunks, for each cell whose method runs equal tasks only once."""
+    """Write a sentence for each cell in which Dask merged equal tasks, with the numbers of listed and read chunks."""
     lines = []
     for cell in run.measured[_is_pure(run)].to_dict("records"):
         samples = run.samples[run.samples["cell"] == cell["cell"]]
