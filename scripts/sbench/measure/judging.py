@@ -171,11 +171,11 @@ def build_verdicts_table(
     of_tasks: Collection[str] = (),
     resolve_percent: float = 10,
 ) -> pd.DataFrame:
-    """Return verdicts.csv: one row per comparison and metric (`judge_runs`), in the order of `compare` and matrix.
+    """Judge the runs with `judge_runs` and build verdicts.csv, with one row per comparison and metric.
 
-    Column `serial_p` is the p of blocks that resemble their predecessors, one for the whole table. Runs that measure
-    until they can decide have the columns `LOOKED`, too: the look that ended the comparison, the largest number of
-    blocks, and its state (`decision`).
+    The column `serial_p` is the p value of the test for serial dependence of blocks, the same in all rows. In runs that
+    measure until they can decide, the table also has the columns `LOOKED`: the look that ended the comparison, the
+    maximum number of blocks, and the state of the comparison (`decision`).
     """
     settings = (compare, equivalence_percent, seed, contest, of_tasks, resolve_percent)
     return format_verdicts(matrix, judge_runs(matrix, runs, *settings))
@@ -231,12 +231,16 @@ def _build_head(judged: Judged, matrix: pd.DataFrame) -> dict[str, str]:
 
 
 def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFrame:
-    """Return looks.csv: the comparisons on the deciding metric at each look, until the look that ended each.
+    """Build looks.csv, with a row for each comparison on the total time at each look until it ended.
 
     Returns:
-        the columns of verdicts.csv that name a comparison; baseline_cell and contender_cell; look, from 1; at, the
-        blocks at that look; blocks, those of the comparison that are complete; ratio with its interval; t and critical,
-        |t| and its threshold; verdict; decision, the state.
+        The following columns:
+
+        - the columns of verdicts.csv that identify a comparison, baseline_cell and contender_cell;
+        - look (counts from 1), at (the number of blocks at that look), and blocks (complete blocks of the comparison);
+        - ratio, ratio_low and ratio_high (its interval);
+        - t and critical (|t| and its threshold);
+        - verdict, and decision (the state of the comparison).
     """
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Check, before any build, whether a run can work here: a line for each check, with its remedy."""
+"""Check whether a run can work on this machine before it builds anything, and suggest a remedy for each problem."""
 
 import contextlib
 import os
@@ -27,12 +27,15 @@ from sbench.stores import store as stores
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
-# Folders of results that are part of the project.
+# Subfolders of results/ that are under version control.
 _COMMITTED = ("published", "example")
 
 
 def run_checks(file: str, as_json: bool = False) -> int:
-    """Print a line for each check of a configuration's needs, or one JSON object; return 1 if a check fails."""
+    """Check the requirements of a configuration and print a line for each check, or a single JSON object.
+
+    Return the exit status: 1 if a check fails, otherwise 0.
+    """
     config = configuration.load_config(file)
     matrix.expand_all(config, [file])
     made = []
@@ -53,7 +56,7 @@ def run_checks(file: str, as_json: bool = False) -> int:
 
 
 def list_findings(config: dict) -> Iterator[Finding]:
-    """Yield (name, fine, detail or remedy) for each need of a run of `config`."""
+    """Yield (name, whether it passed, detail or remedy) for each check of a configuration's requirements."""
     linux = platform.system() == "Linux"
     machine = (
         f"Linux, {host.read_facts()['cpu']}, {host.count_usable_cores()} cores" if linux else "only Linux is supported"
@@ -89,7 +92,7 @@ def _count_bytes(folder: Path) -> int:
     total = 0
     for top, _, names in os.walk(folder):
         for name in names:
-            # A run in progress removes files.
+            # A run in progress may have removed the file.
             with contextlib.suppress(OSError):
                 total += 512 * os.lstat(os.path.join(top, name)).st_blocks
     return total
@@ -107,9 +110,10 @@ def _check_tools(config: dict) -> Iterator[Finding]:
 def check_inputs(
     config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: resolve_origin(spec)
 ) -> Iterator[Finding]:
-    """Check the inputs of the configuration other than stores: sources of libraries, and the user's files.
+    """Check the user-supplied inputs of a configuration: sources of libraries, and files that studies read.
 
-    `wheels` checks a library of wheels that the configuration names, and returns its origin.
+    `wheels` checks a library that is installed from user-supplied wheels or lock files, given its name and
+    specification, and returns a description of its origin.
     """
     yield from _check_sources(config, wheels)
     for study in config["studies"]:
@@ -126,15 +130,18 @@ def _check_sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator
 
 
 def _install_wheels(name: str, library: dict) -> str:
-    """Install a library of wheels, which takes seconds and is the only full test, and return its origin."""
+    """Install a library from wheels and describe its origin.
+
+    Installing takes seconds, and there is no other complete test.
+    """
     build = provide_library(name, library)["build"]
     return "; ".join([describe_origin(build["hdf5_source"], build.get("added", ())), *build.get("unmet", ())])
 
 
 def check_begun_libraries(config: dict) -> Iterator[str]:
-    """Yield a note for each user-supplied library that has changed since the run began."""
+    """Yield a message for each user-supplied library that has changed since the run began."""
     for name, library in config["libraries"].items():
-        # The step that needs a missing input reports it.
+        # Missing or unreadable inputs are reported by the job that needs them.
         with contextlib.suppress(Problem):
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
             build = artefact.get("build", {"hdf5_source": ""})
@@ -148,9 +155,13 @@ def check_begun_libraries(config: dict) -> Iterator[str]:
 
 @dataclass
 class _Use:
-    """The use of a folder by a run: bytes written there, and whether it sets the cache state or attributes.
+    """The requirements of a run on a folder.
 
-    A folder that the run makes may be missing; a folder to mount a volume on may not.
+    Attributes:
+        size: the number of bytes that the run writes there.
+        made: whether the run creates the folder if it is missing. Mount points of volumes must exist.
+        cache: whether the run sets the page cache state of files there.
+        attributes: whether the run sets extended attributes of files there.
     """
 
     size: int = 0
@@ -160,10 +171,10 @@ class _Use:
 
 
 def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
-    """Return the folders that a run of `config` writes to, and their uses.
+    """Return the folders that a run writes to, and what it requires of them.
 
-    Generated files are in results/, and a posix store without a path reads them there; a store with a path and an
-    embedded server have a copy. Objects made during the upload are in the store alone.
+    Generated files are in results/, where a posix store without a path also reads them. Stores with a path and embedded
+    servers have another copy. Objects that are generated during the upload exist only in the store.
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
@@ -187,7 +198,7 @@ def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use
 
 
 def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
-    """Write a file to a folder and check whether the uses of the run work with it."""
+    """Check that a folder is usable: writable, large enough, and with the required page cache and attributes."""
     if amiss := _check_presence(folder, use.made):
         yield f"folder {folder}", False, amiss
         return

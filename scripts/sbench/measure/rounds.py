@@ -1,7 +1,8 @@
-"""Decide after each round of a study what to measure next (METHOD 5).
+"""Decide what to measure next after each round of a study (METHOD 5).
 
-It is nothing, the missing blocks, or a round of blocks of the cells that undecided comparisons need. Nothing is taken
-from earlier looks but the blocks that they ordered: verdicts follow from the records alone.
+There are three possibilities: nothing, blocks that replace missing records, or another round with only the cells that
+undecided comparisons need. The decision depends on earlier looks only through the blocks that they ordered. Verdicts
+depend on the records alone.
 """
 
 import itertools
@@ -23,31 +24,35 @@ from sbench.probe import provenance, sizes
 from sbench.verdicts.looks import GIVEN_UP, OPEN, list_looks
 from sbench.verdicts.outcomes import Outcome
 
-# The control that is compared until its slowdown is found, and that is in every round with its twin.
+# The slowed control that is measured in every round, and compared until its slowdown is detected.
 _FOUND = "slow10"
 
 
 class _Cost(NamedTuple):
-    """Seconds of steps: spent by the study so far, and estimated for a round."""
+    """The time that a study's measuring jobs have taken so far, and the estimated time of a round, in seconds."""
 
     spent: float
     round: float
 
 
 def take_look(config: dict, study: str, folder: Path, number: int) -> dict:
-    """Return the artefact of a look: status, `reasons` in words, the order of the next blocks, and the comparisons.
+    """Judge the records of a study and decide which blocks to measure next.
 
     Args:
         config: the resolved configuration.
-        study: name of the study.
-        folder: the study's folder of results.
-        number: number of the look in this call, from 1.
+        study: the name of the study.
+        folder: the folder with the study's results.
+        number: the number of the look in this session, starting at 1.
+
+    Returns:
+        The artefact of the look: its status, `reasons` (a sentence that explains the decision), the entries of the
+        `Order` to measure next, and, if a round was considered, the comparisons.
     """
     program, cells = studies.get_study(study), matrix.expand_matrix(config, study)[0]
     opened = blocks.read_blocks(folder / "blocks.json")
     orders = [opened.order, *blocks.read_orders(folder / "looks")[: number - 1]]
     sessions = blocks.read_measured_blocks(config, cells)
-    # Skipped cells need artefacts that this call could not make.
+    # Cells without records were skipped, because their libraries or data could not be made in this session.
     tried = [cell for cell in matrix.select_cells(cells, config["only"]) if cell.name in sessions]
     taken = blocks.list_begun_blocks(sessions).union(*(order.blocks for order in orders))
     in_vain = config["again"] or len(blocks.list_failing_cells(tried, sessions)) == len(tried)
@@ -74,7 +79,7 @@ def _choose_round(
     opened: blocks.Open,
     taken: set[int],
 ) -> dict:
-    """Judge the records, and order a round of the cells that open comparisons need, within blocks and budget."""
+    """Judge the records, and order a round for the undecided comparisons if the limits on blocks and time allow it."""
     last = orders[-1]
     rows, kept = gather.read_study(folder, config["run"], program.name)
     runs, _ = tables.build_runs_and_samples(rows, kept)
@@ -83,7 +88,7 @@ def _choose_round(
     undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})
     names = list_cells_of_round(tried, undecided)
     measured, most = len(runs["repeat"].unique()), program.count_most_repeats(config)
-    # Blocks of other cells, and blocks with a failed record, are not theirs.
+    # Do not count blocks without these cells or with a failed record.
     complete = max((one.states[-1].verdict.blocks for one in undecided), default=0)
     ordered = sum(len(order.blocks) for order in orders)
     ends = list_looks(program.count_repeats(config), most) if ordered < most + config["extra_blocks"] else []
@@ -124,7 +129,7 @@ def _choose_round(
 
 
 def list_looks_of_comparisons(rows: pd.DataFrame, judgement: Judgement) -> list[dict]:
-    """Return the rows of looks.csv for JSON, which has neither NaN nor infinity: both are None."""
+    """Return the rows of looks.csv as dictionaries for JSON, with None instead of NaN and infinity."""
     table = judging.build_looks_table(rows, judgement).astype(object)
     return table.where(~table.isin([math.nan, math.inf]), None).to_dict("records")
 
@@ -132,10 +137,10 @@ def list_looks_of_comparisons(rows: pd.DataFrame, judgement: Judgement) -> list[
 def list_open_comparisons(
     judgement: Judgement, runs: pd.DataFrame, tried: set[str], look: int | None = None
 ) -> list[Judged]:
-    """Return the comparisons that blocks after a look, by default the last, may decide.
+    """Return the comparisons that are still open after a look (default: the last), so that more blocks may decide them.
 
-    They are those of factors, of the fastest cell of a contest, and of the control slowed by 10 %. Comparisons of
-    cells that were not measured, or never with success, are not open, nor are cells that are not comparable.
+    Only comparisons of factors, of the fastest cells of each contest, and of the control that is slowed by 10 % are
+    considered. Comparisons that are not comparable, or whose cells have no valid record, are not open.
     """
     good = set(runs.loc[runs["ok"].astype(bool), "cell"])
     contests = [one for one in judgement.rows if one.factor == CONTEST]
@@ -159,7 +164,7 @@ def list_open_comparisons(
 
 
 def _list_leaders(contests: Iterable[Judged]) -> set[str]:
-    """Return the cells that no other cell of their contest beats by the median of their ratios."""
+    """Return the cells that are not slower, by the median ratio, than any other cell in their contest."""
     cells, beaten = set(), set()
     for one in contests:
         cells |= {one.baseline["cell"], one.contender["cell"]}
@@ -169,7 +174,11 @@ def _list_leaders(contests: Iterable[Judged]) -> set[str]:
 
 
 def list_cells_of_round(tried: Sequence[Cell], undecided: Iterable[Judged]) -> list[str]:
-    """Return the cells of a round in the order of the matrix: arms of open comparisons, and the first control."""
+    """Return the cells to measure in a round, in matrix order.
+
+    These are the cells of the undecided comparisons, and the slowed control with the cell that it repeats and that
+    cell's A/A twin.
+    """
     names = {arm["cell"] for one in undecided for arm in (one.baseline, one.contender)}
     slowed = next((cell for cell in tried if cell.levels.get("control") == _FOUND), None)
     if slowed:
@@ -181,7 +190,11 @@ def list_cells_of_round(tried: Sequence[Cell], undecided: Iterable[Judged]) -> l
 def _count_lacking(
     config: dict, program: Study, tried: list[Cell], sessions: blocks.Measured, orders: list[Order]
 ) -> int:
-    """Count the blocks that failed records left missing: of all cells up to `repeats`, or of the last round."""
+    """Count the blocks that are missing because of failed records.
+
+    In the first round, all cells must have `repeats` blocks. In a later round, only the blocks and cells of that round
+    count.
+    """
     compare, last = program.get_section(config)["compare"], orders[-1]
     ordered = [order for order in orders[1:] if order.round == last.round and order.round > orders[0].round]
     if not ordered:
@@ -196,12 +209,12 @@ def _count_lacking(
 
 
 def _list_extra(orders: Sequence[Order]) -> list[Order]:
-    """Return the orders that replaced missing records: those of the round before them."""
+    """Return the orders that replaced missing records, which have the same round as the order before them."""
     return [order for before, order in itertools.pairwise(orders) if order.round == before.round]
 
 
 def _draw_order(config: dict, program: Study, tried: list[Cell], order: Order, opened: blocks.Open) -> Order:
-    """Choose the set of orders of cells for the blocks of an order; the call may leave them in that of the matrix."""
+    """Choose the random cell orders for the blocks of an order, unless the study measures cells in matrix order."""
     if opened.draw is None:
         return order._replace(draw=None)
     cells = [cell for cell in tried if order.select_cells([cell.name])]
@@ -218,9 +231,9 @@ def _estimate_cost(runs: pd.DataFrame, order: Order) -> _Cost:
 
 
 def _describe_states(measured: int, comparisons: Sequence[Judged], is_control_open: bool) -> str:
-    """Count the comparisons by state, in words; cells that are not comparable stay so whatever is measured.
+    """Write how many comparisons are decided, given up, not comparable and open.
 
-    `is_control_open`: whether the control slowed by 10 % was not found so far.
+    `is_control_open` is whether the control that is slowed by 10 % has not been detected so far.
     """
     compared = [one for one in comparisons if one.values["verdict"] != Outcome.NOT_COMPARABLE]
     states = [one.states[-1].name if one.states else OPEN for one in compared]
