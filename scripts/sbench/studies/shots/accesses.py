@@ -1,4 +1,4 @@
-"""Parse the option --access: the unit of a read, the parts of each dataset that are read, and their shares of reads."""
+"""Parse the option --access, which describes the reads of an application."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _SHARE = re.compile(r"(.*?)\s*\b(\d+(?:\.\d+)?)\s*%")
 
 @dataclass(frozen=True)
 class Accesses:
-    """How an application reads its files: a mix of selections, each of which is a part of every dataset.
+    """The mix of reads of an application. Each kind of read selects a part of every dataset.
 
     Attributes:
         unit: whether an operation reads a file ("files") or a dataset ("datasets"), a level of the factor `access`.
@@ -25,7 +25,7 @@ class Accesses:
 
 
 def parse_accesses(text: str) -> Accesses:
-    """Parse a description such as "files [:, 0] 70 %; all 30 %". If no shares are given, they are equal.
+    """Parse a description such as "files [:, 0] 70 %; all 30 %". Without percentages, the shares are equal.
 
     Raises:
         Problem: the text is malformed, or its shares do not add up to 100 %.

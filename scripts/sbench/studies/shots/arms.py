@@ -1,4 +1,4 @@
-"""List the ways to read a set of files that `sbench advise` compares."""
+"""List the combinations of driver and cache settings that `sbench advise` compares for a set of files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ FACTORS = ("layout", "driver", "page_buffer", "read_cache", "chunk_cache")
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to read a set of files, with forecasts for reading a single object.
+    """A driver with its cache settings for a set of files, and forecasts for reading a single object with it.
 
     Attributes:
         layout: name of the set of files.
@@ -43,21 +43,21 @@ class Arm:
         return {factor: getattr(self, factor) for factor in FACTORS}
 
     def compute_mean(self, what: str, accesses: Accesses) -> float:
-        """Return the mean of the forecast `what` over all selections, weighted by their shares."""
+        """Return the mean of a forecast ("requests", "bytes" or "seconds"), weighted by the shares of the reads."""
         return sum(share * getattr(self, what)[level] for level, share in accesses.shares.items())
 
     def compute_rank(self, accesses: Accesses) -> tuple[float, float]:
-        """Return a sort key: the forecast mean time, then the forecast mean bytes."""
+        """Return a sort key that ranks by forecast mean time, and then by forecast mean bytes."""
         return self.compute_mean("seconds", accesses), self.compute_mean("bytes", accesses)
 
 
 def get_arm_key(levels: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the levels of all factors in `FACTORS`, which identify a way to read; missing levels are the default."""
+    """Return a key that identifies an `Arm`: the level of each factor in `FACTORS`, or its default if missing."""
     return tuple(str(levels.get(factor, DEFAULT)) for factor in FACTORS)
 
 
 def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") -> Iterator[Arm]:
-    """Yield the ways to read a set of files, starting with the default settings.
+    """Yield the drivers and cache settings to compare for a set of files, starting with the defaults.
 
     Args:
         layout: name of the set.

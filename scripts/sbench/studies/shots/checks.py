@@ -18,7 +18,7 @@ def check_layout(manifest: dict, label: dict) -> Iterator[str]:
 
 @rule(3)
 def check_pages(effective: dict, layout: dict) -> Iterator[str]:
-    """Check that the files that were read have the paging and page size given in the manifest."""
+    """Check that the files were paged when they were read, with the same page size, as in the manifest."""
     for key in ("paged", "page_size") if layout["paged"] else ("paged",):
         # None means that user files differ in this property, and the record may have read only some of them.
         if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:

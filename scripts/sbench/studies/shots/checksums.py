@@ -15,7 +15,7 @@ _PIECE = 2**20
 
 
 def has_known_size(values: object) -> bool:
-    """Return whether `values.nbytes` equals the size that `compute_checksum` returns, which is costly to compute."""
+    """Return whether `values.nbytes` equals the size from `compute_checksum`, which need not be called then."""
     return hasattr(values, "nbytes") and not values.dtype.hasobject and values.dtype.names is None
 
 
@@ -48,7 +48,7 @@ def compute_checksum(values: object) -> tuple[int, int]:
 
 
 def _iter_pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
-    """Yield the bytes of values, without copying plain numbers and in pieces for other types."""
+    """Yield the bytes of values. Plain numbers are not copied; values of other types are converted piece by piece."""
     import numpy as np
 
     kind = values.dtype
@@ -83,7 +83,7 @@ def _convert_to_bytes(value: object) -> bytes:
 
 
 def _remove_gaps(kind: "np.dtype") -> "np.dtype":
-    """Return a dtype in native byte order, recursively without padding between its members."""
+    """Return the dtype in native byte order and without padding, including nested members."""
     import numpy as np
 
     if kind.subdtype:

@@ -58,7 +58,7 @@ class Choice:
     others: list[str] = field(default_factory=list)
 
     def add_entry(self, pattern: str, entry: Entry) -> None:
-        """Add a dataset or broken link that a pattern matches."""
+        """Add a dataset or broken link that matches `pattern`."""
         if entry.reason:
             self.left_out.setdefault(pattern, []).append(entry)
         else:
@@ -105,7 +105,7 @@ def choose_datasets(
 
 
 def list_datasets_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
-    """Return the entries of matching datasets whose values are in other files, as not readable."""
+    """Return entries for the matching datasets that cannot be read because their values are in other files."""
     entries = choose_datasets(file, patterns, where, inside=True).list_left_out()
     return [entry for entry in entries if entry.dataset is not None and entry.dataset.elsewhere]
 
@@ -164,7 +164,7 @@ class _Chooser:
         return any(pattern.matches(link.name) for pattern in self._unwanted)
 
     def walk_links(self, links: list[hdf5_tree.Link]) -> Iterator[hdf5_tree.Link]:
-        """Yield links to objects that were reached before by another path, and all links below such groups.
+        """Follow links to objects that were already reached by another path, and yield all links below them.
 
         Groups in which nothing can match the patterns are skipped.
         """
@@ -185,7 +185,7 @@ class _Chooser:
 
 
 def describe_left_out(entries: Iterable[Entry]) -> str:
-    """Describe entries that cannot be read: for each reason, the first entry and the number of further entries."""
+    """Describe entries that cannot be read: for each reason, the first such entry and how many more there are."""
     by_reason: dict[str, list[Entry]] = {}
     for entry in entries:
         by_reason.setdefault(entry.reason, []).append(entry)

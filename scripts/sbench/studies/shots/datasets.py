@@ -1,4 +1,4 @@
-"""Represent the datasets of an HDF5 file, and find out why a dataset cannot be read."""
+"""Datasets of an HDF5 file, and the reasons why a dataset cannot be read."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LACKS_FILTER = "a filter is missing"
 
 
 class Dataset(h5py.Dataset):
-    """An h5py dataset that stores the path that it was opened by, because HDF5 would search the file for its name."""
+    """An h5py dataset that remembers its path, because HDF5 would have to search the file for it."""
 
     def __init__(self, identifier: h5py.h5d.DatasetID, path: str) -> None:
         """Wrap an open low-level dataset as read-only."""
@@ -25,18 +25,18 @@ class Dataset(h5py.Dataset):
 
     @property
     def name(self) -> str:
-        """The path that the dataset was opened by."""
+        """The path with which the dataset was opened."""
         return self._path
 
     @property
     def elsewhere(self) -> str:
-        """How values are stored in other files: "virtual", "external storage", or an empty string if they are not."""
+        """Either "virtual" or "external storage" if the values are in other files, otherwise an empty string."""
         return elsewhere.get_storage_kind(self.id.get_create_plist())
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset in a file, or a link that cannot be followed to a dataset.
+    """A dataset in a file, or a link that does not lead to an accessible dataset.
 
     Attributes:
         path: path from the root group, in which bytes that are not valid UTF-8 are escaped.
@@ -90,7 +90,7 @@ def describe_excess(dataset: h5py.Dataset, level: str) -> str:
 
 
 def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
-    """Return the reason why a dataset cannot be read and a detail, both empty strings if it can be read."""
+    """Return the reason why a dataset cannot be read, and a detail. Both are empty strings if it can be read."""
     if not hdf5_tree.is_utf8(path):
         return "its name is not UTF-8", ""
     try:

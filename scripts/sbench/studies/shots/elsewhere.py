@@ -1,4 +1,4 @@
-"""Find the other files that contain values of a dataset: sources of virtual datasets, and external storage."""
+"""Find other files that contain a dataset's values: the sources of a virtual dataset, or external storage."""
 
 import contextlib
 import itertools
@@ -34,7 +34,7 @@ class Holders:
 
 
 def get_storage_kind(created: h5py.h5p.PropDCID) -> str:
-    """Return how values are stored in other files, from a dataset's creation property list.
+    """Read from a dataset's creation property list whether its values are stored in other files.
 
     Returns:
         "virtual", "external storage", or an empty string if the values are in the dataset's file.
@@ -45,7 +45,7 @@ def get_storage_kind(created: h5py.h5p.PropDCID) -> str:
 
 
 def find_holders(dataset: h5py.Dataset) -> Holders:
-    """Find the other files that contain values of a dataset, recursively if a source is itself virtual.
+    """Find the other files that contain a dataset's values. Sources that are themselves virtual are followed.
 
     HDF5 does not report missing sources but returns fill values for them.
     """
@@ -53,7 +53,7 @@ def find_holders(dataset: h5py.Dataset) -> Holders:
 
 
 def list_sources(file: h5py.File) -> list[str]:
-    """Return the file names of all sources of a file's virtual datasets, other than the file itself.
+    """Return the names of all files that a file's virtual datasets refer to, except the file itself.
 
     Names of numbered source files contain `%b`.
     """
@@ -83,7 +83,7 @@ def _find_holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
 
 
 def _merge_holders(parts: Iterable[Holders]) -> Holders:
-    """Merge results up to and including the first with a missing or unusable file."""
+    """Merge results into one. Stop after the first result with a missing or unusable file."""
     files, fixed = set(), False
     for part in parts:
         files |= part.files
@@ -100,9 +100,9 @@ def _find_external_file(name: bytes) -> Holders:
 
 
 def _iter_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
-    """Yield the files for each block of a virtual dataset's source.
+    """Yield the files that contain each block of a virtual dataset's source.
 
-    If the source is numbered with `%b`, the blocks end before the first missing or unusable file.
+    If source names contain a block number (`%b`), stop before the first missing or unusable file.
     """
     for number in itertools.count() if "%b" in name + path else range(1):
         held = _find_block_holders(file, expand_block_name(name, number), expand_block_name(path, number), seen)
@@ -141,12 +141,12 @@ def _find_source_holders(file: h5py.File, path: str, seen: set[tuple]) -> Holder
 
 
 def expand_block_name(name: str, number: int) -> str:
-    """Replace `%b` in a source name by a block number and `%%` by `%`, as documented for H5Pset_virtual."""
+    """Expand a printf-style source name as H5Pset_virtual does: `%b` to a block number, and `%%` to `%`."""
     return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 
 
 def _resolve_source(name: str, origin: str) -> Path | None:
-    """Return the file that HDF5 would open as a source, by the rules of H5Pset_virtual, or None if it is missing."""
+    """Search for a source file as documented for H5Pset_virtual. Return its path, or None if it does not exist."""
     folder = os.path.dirname(os.path.abspath(origin))
     folders = [part.replace("${ORIGIN}", folder) for part in os.environ.get("HDF5_VDS_PREFIX", "").split(":") if part]
     folders += [folder, os.getcwd(), os.path.dirname(os.path.realpath(origin))]

@@ -1,4 +1,4 @@
-"""Get properties of HDF5 files: creation properties, filters and byte ranges; and convert path patterns to regexes."""
+"""Read properties of HDF5 files (creation properties, filters, byte ranges), and convert path patterns to regexes."""
 
 import re
 
@@ -36,7 +36,7 @@ def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
 
 
 def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
-    """Describe the filters that this process's HDF5 lacks and that at least a chunk of the dataset needs."""
+    """Describe the filters that the loaded HDF5 library lacks but at least one chunk of the dataset needs."""
     filters = list_filters(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
@@ -49,7 +49,7 @@ def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
 
 
 def describe_lacking(number: int, name: str) -> str:
-    """Describe a missing filter with the reason why HDF5 lacks it."""
+    """Describe a missing filter: whether this build of HDF5 lacks it, or it requires a plugin."""
     return f"{name}, which {'this HDF5 lacks' if number in _FILTERS else 'is available only as a plugin of HDF5'}"
 
 
@@ -58,7 +58,7 @@ def _get_filter_name(number: int, name: str) -> str:
 
 
 def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
-    """Return the byte ranges (start, end) of a dataset's raw data in the file, with exclusive ends, in order."""
+    """Return the byte ranges of a dataset's raw data in the file, as sorted (start, exclusive end) pairs."""
     spans = []
     if dataset.chunks:
         dataset.id.chunk_iter(lambda chunk: spans.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
@@ -68,7 +68,7 @@ def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
 
 
 def get_common_value(values: set) -> object:
-    """Return the element of a set with a single element, or None for other sets."""
+    """Return the only element of a set, or None if the set is empty or has several elements."""
     return next(iter(values)) if len(values) == 1 else None
 
 

@@ -20,7 +20,7 @@ _TRIED = 20
 
 @dataclass(frozen=True)
 class First:
-    """A description of the first file with datasets to read.
+    """A description of the first file of a set in which there are datasets to read.
 
     Attributes:
         paged: whether the file uses HDF5's paged allocation.
@@ -34,7 +34,7 @@ class First:
 
 
 def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
-    """Describe the first file of a set with datasets to read.
+    """Find and describe the first file of a set in which there are datasets to read.
 
     The description gives the number of datasets that each selection reads, and why other datasets are left out.
 
@@ -76,7 +76,7 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
 
 
 def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
-    """Return the datasets whose selected part does not fit into memory; raise Problem if there are no others."""
+    """Return the datasets whose selected part does not fit into memory; raise Problem if this is true of all."""
     large = [(dataset, describe_excess(dataset, level)) for dataset in meant]
     entries = [Entry(one.name, one, reason=f"too large for selection {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
@@ -85,7 +85,7 @@ def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> lis
 
 
 def _count_selected(source: Source, meant: Sequence[Dataset], levels: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each selection of the form "[…]" with the number of datasets that it reads; raise Problem if it is 0."""
+    """Count the datasets that each selection of the form "[…]" reads; raise Problem if it reads none."""
     for level in levels:
         if level.startswith("["):
             places = (selection.iter_places(level, one.shape or (), one.chunks) for one in meant)

@@ -21,7 +21,7 @@ _MOST = 2 * 2**30
 
 @contextlib.contextmanager
 def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, h5py.File]]:
-    """Open a file, or for an S3 object with virtual datasets, a copy of it next to copies of the sources.
+    """Open a file. If it is an S3 object with virtual datasets, first copy it and its sources, and open the copy.
 
     If all copies together exceed 2 GiB or the free space for temporary files, nothing is copied and the object itself
     is opened.
@@ -46,7 +46,7 @@ def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, 
 
 
 def _copy_objects(source: Source, store: dict, folder: Path) -> Source | None:
-    """Copy an object and, recursively, its sources to a directory, with the keys as paths.
+    """Copy an object and all its direct and indirect sources to a directory. Their keys become the paths.
 
     Returns:
         The copied object, or None if the copies need too much space or a key leads outside the directory.
@@ -80,7 +80,7 @@ def _is_outside(key: str) -> bool:
 
 
 def _iter_source_keys(folder: str, name: str, store: dict) -> Iterator[str]:
-    """Yield the key of a source, or the keys of numbered sources up to the first missing object."""
+    """Yield the keys of existing objects that a source name refers to; numbered sources end before the first gap."""
     key = posixpath.normpath(posixpath.join(folder, name))
     if _is_outside(key):
         return

@@ -9,7 +9,7 @@ from sbench.stores import faults
 
 
 def list_outcomes(kept: Sequence[Kept]) -> list[dict]:
-    """Return a row for each cell (configuration) with fault injection, except for controls.
+    """Summarise the records of each cell (configuration) with fault injection in a row. Controls are excluded.
 
     Returns:
         Rows with the following keys:

@@ -91,7 +91,7 @@ class Source:
 
 
 def _expect_file(path: str) -> None:
-    """Raise Problem if a path is not a regular file: for example, opening a pipe would block."""
+    """Raise Problem if a path is not a regular file. For example, opening a pipe would block."""
     if os.path.isdir(path):
         raise Problem(f"{path} {_IS_ZARR}")
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -136,7 +136,7 @@ def _list_local_sources(wanted: Iterable[str]) -> list[Source]:
 
 
 def _build_local_source(path: str, name: str) -> Source:
-    """Return the `Source` of a local file. A broken link gets 0 bytes, and opening it raises an error."""
+    """Return the `Source` of a local file. The size of a broken link is 0; opening it raises an error later."""
     try:
         state = os.stat(path)
     except OSError:
@@ -158,7 +158,7 @@ def _expand_pattern(pattern: str) -> list[str]:
 
 
 def _list_folder(folder: str) -> list[str]:
-    """Return the HDF5 files in a directory, recognised by file name, or by content if no name is recognised."""
+    """Return the HDF5 files in a directory: those with a known suffix, or if there are none, by content."""
     there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
     named = [path for path in there if formats.is_named_hdf5(path.name)]
     files = named or [path for path in there if _is_hdf5(path)]
@@ -212,7 +212,7 @@ def _find_shared_folder(keys: Iterable[str]) -> str:
 
 
 def _find_objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
-    """Return the objects in a bucket that match a URL, directory or pattern, as {key: (bytes, version)}."""
+    """Return the objects in a bucket that match a URL, directory or pattern, as a dict {key: (bytes, version)}."""
     key = address.removeprefix(IN_BUCKET).partition("/")[2]
     literal = _WILD.split(key)[0]
     if literal != key:
@@ -248,7 +248,7 @@ def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, 
 
 
 def build_store_entry(bucket: str) -> dict:
-    """Return a configuration entry of a store for a bucket that is not in the configuration."""
+    """Build a store's configuration entry for a bucket to which the configuration does not refer."""
     from sbench.stores.s3 import client
 
     return client.build_store_entry(bucket)

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compute_data_sha256(shots: dict) -> str:
-    """Return a hash of all values of a set of shots, independent of its file layout (METHOD 17, not comparable)."""
+    """Return a hash of all values of a set of shots, regardless of the file layout (METHOD 17, not comparable)."""
     lines = [
         json.dumps([shot, signal, entry["datasets"]])
         for shot, signals in sorted(shots.items())
@@ -77,7 +77,7 @@ def compute_data_sha256(shots: dict) -> str:
 
 
 def describe_existing_files(source: str) -> dict:
-    """Describe a user file, or the HDF5 files in a directory, for a manifest, including the absolute path of each."""
+    """Build the manifest of a user file, or of the HDF5 files in a directory, with their absolute paths."""
     of_user = find_sources(source)
     facts = describe_files(of_user)
     for file, one in zip(facts["files"], of_user, strict=True):
@@ -86,7 +86,7 @@ def describe_existing_files(source: str) -> dict:
 
 
 def make_files(settings: Settings, out: Path) -> dict:
-    """Write the files of a dataset, and return a description that is read back from them.
+    """Write the files of a dataset, and build their manifest from what is read back.
 
     Args:
         settings: the settings of the generator.
@@ -136,7 +136,7 @@ def remove_earlier_files(folder: Path) -> None:
 
 
 def discard_parts(folder: Path) -> None:
-    """Remove files that an interrupted run left unfinished."""
+    """Remove incomplete files of an interrupted run."""
     for part in folder.glob(".*.h5.part"):
         part.unlink()
 
@@ -185,7 +185,7 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
 
 
 class Store:
-    """A writer that stores datasets in sequence, without gaps in a paged file that a later dataset could fill.
+    """Writes datasets one after another, and in paged files fills the gaps in which HDF5 would put later datasets.
 
     HDF5 fills the rest of an earlier page with any dataset that fits, so that a tenth of the datasets would be stored
     apart from their shot or signal. Padding datasets take up the rest of each page and are unlinked at the end.
@@ -214,7 +214,7 @@ class Store:
         return dataset
 
     def _add_padding(self, start: int, length: int) -> None:
-        """Allocate the rest of a page, whose first bytes a heap of references to scales may have taken already."""
+        """Allocate the rest of a page. A heap with references to scales may already occupy its first bytes."""
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -231,7 +231,7 @@ class Store:
 
 
 def validate_files(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
-    """Check that the description read back from the files matches the settings and the checksums of written values.
+    """Check that the layout and checksums read back from the files match the settings and the written values.
 
     Raises:
         Problem: they differ.

@@ -33,7 +33,7 @@ _TOO_MANY = (
 
 
 def describe_set(settings: dict) -> dict:
-    """Describe a set of files for its manifest: the datasets to read, with sizes, checksums and selected parts.
+    """Build the manifest of a set of files. It lists the datasets to read, with sizes, checksums and selected parts.
 
     Files with nothing to read, and datasets that cannot be read, are omitted and counted.
 
@@ -72,7 +72,7 @@ def describe_set(settings: dict) -> dict:
 
 
 def compute_data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
-    """Return a hash of the values in a set, independent of the names and number of its files."""
+    """Return a hash of all values in a set of files that does not depend on how many files there are or their names."""
     held = (entry for of_file in objects.values() for entry in of_file.values())
     return hashlib.sha256(
         json.dumps(sorted(line[1:3] for entry in held for line in entry["datasets"])).encode()
@@ -86,7 +86,7 @@ def _get_root_key(source: Source) -> str:
 
 @dataclass
 class _Contents:
-    """The reads from a set of files, collected file by file."""
+    """The content of a manifest: the planned reads from a set of files, collected file by file."""
 
     level: str
     patterns: Sequence[str]
@@ -149,9 +149,10 @@ class _Contents:
         return held
 
     def _resolve_needs(self, source: Source, dataset: Dataset) -> dict:
-        """Return the feature that a driver needs to read a dataset, and record the other files with its values.
+        """Record the other files that contain a dataset's values.
 
-        The result is {"needs": feature}, or empty if the dataset needs no special feature.
+        Returns:
+            {"needs": feature} with the feature that a driver needs to read such a dataset, otherwise an empty dict.
         """
         if not dataset.elsewhere:
             return {}
@@ -163,7 +164,7 @@ class _Contents:
         return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
 
     def expect_all(self, layout: str) -> None:
-        """Raise Problem if nothing is to be read for a pattern, or in the whole set."""
+        """Raise Problem if there is nothing to read for one of the patterns, or in the whole set."""
         if not self.groups:
             raise Problem(self.lacking)
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
@@ -177,7 +178,7 @@ class _Contents:
 
 
 def _is_odd(link: hdf5_tree.Link) -> bool:
-    """Return whether reading libraries may treat a link differently: soft, repeated or not in UTF-8."""
+    """Return whether a link is soft, repeated or not UTF-8. Libraries may treat such links differently."""
     return bool(link.kind or not link.first or not hdf5_tree.is_utf8(link.path))
 
 
@@ -214,7 +215,7 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
 
 
 def _read_entry(source: Source, dataset: Dataset, level: str) -> dict:
-    """Read a dataset, and build its manifest entry with a checksum and the stored bytes for each selected part."""
+    """Read a dataset, and build its manifest entry: the checksum and stored bytes of each selected part."""
     lines, stored = [], []
     stored_of = _build_size_lookup(dataset)
     for place in selection.iter_places(level, dataset.shape or (), dataset.chunks):
@@ -236,7 +237,7 @@ def _compute_place_checksum(source: Source, dataset: Dataset, place: selection.P
 
 
 def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
-    """Return a function that maps a part of a dataset to the number of bytes that store it in the file."""
+    """Build a function that returns how many bytes in the file store a given part of a dataset."""
     if dataset.elsewhere:
         return lambda place: 0
     if not dataset.chunks:

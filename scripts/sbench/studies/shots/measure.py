@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell (a configuration), and return the measured part of its record."""
+    """Measure a cell (a configuration), and return the part of its record that results from the measurement."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
@@ -102,7 +102,7 @@ def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]
 
 @dataclass(frozen=True)
 class _Plan:
-    """Divide the objects to read into batches, one per task, and list the results expected from the manifest."""
+    """The plan of a measurement: the objects to read, their batches (one per task) and the expected checksums."""
 
     by: str
     objects: list[str]
@@ -137,7 +137,7 @@ class _Plan:
         return [drivers.build_address(self.location, name) for name in names]
 
     def list_expected(self) -> list[tuple]:
-        """Return (object, path, bytes, crc32) of each planned read, from the manifest.
+        """Look up all planned reads in the manifest, and return (object, path, bytes, crc32) for each.
 
         For a read of a part of a dataset, the tuple also contains the part.
         """
@@ -149,7 +149,7 @@ class _Plan:
         ]
 
     def count_stored_bytes(self) -> int | None:
-        """Return the number of stored bytes that all batches must read, or None if it is unknown.
+        """Return the total size in the files of all data that the batches read, or None if it is unknown.
 
         A dataset counts once per batch, even if several signals share it as a scale. The number is unknown for drivers
         whose index may contain values.
@@ -175,12 +175,12 @@ class _Plan:
 
 
 def _parse_place(where: list) -> selection.Place | str:
-    """Return the selected part in a line of the manifest: () for a whole dataset, or "walk" for the whole tree."""
+    """Parse the selected part in a line of the manifest. () is the whole dataset, and "walk" the whole file tree."""
     return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
 
 
 def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
-    """Raise Unable if a driver does not support a dataset in the manifest, even if this repeat does not read it."""
+    """Raise Unable if the driver does not support every dataset in the manifest, even those that are not read now."""
     folder = location.get("folder")
     in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
     for file, held in manifest["objects"].items():
@@ -194,7 +194,7 @@ def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location
 
 
 def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
-    """Index the files to read, in a separate window for counting requests.
+    """Index the files to read. The requests for it are counted separately.
 
     Returns:
         {"seconds", "bytes", "requests"}: the time, the size of the index, and the requests by HTTP method.
@@ -213,9 +213,9 @@ def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
 
 
 def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
-    """Measure the seconds that one round of empty tasks per object takes.
+    """Return the seconds that empty tasks take, with as many rounds as there are objects.
 
-    An untimed round goes first, in which the workers import modules.
+    An untimed round comes first, in which the workers import modules.
     """
     empty = [tasks.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
     cluster.run_batches(tasks.do_nothing, empty)
@@ -295,7 +295,7 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
 
 
 def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
-    """Merge all workers' versions and all files' settings (METHOD 10); raise Problem if they differ."""
+    """Merge the versions from all workers and the settings of all files (METHOD 10); raise Problem if they differ."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
         raise Problem(f"files were opened with different settings: {', '.join(opened)} differ between opens")
@@ -306,7 +306,7 @@ def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
 
 
 def _compute_checksum(lines: list[str]) -> str:
-    """Return the SHA-256 of the sorted lines, which does not depend on the order or the workers (METHOD 9)."""
+    """Return the SHA-256 of the sorted lines, so that it does not depend on the order of reads (METHOD 9)."""
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ _SHOWN = 4
 
 
 def list_pairs(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
-    """Return the pairs of shot and signal, or of file and dataset, that reading an object covers, in reading order."""
+    """List what is read for an object, in order: pairs of shot and signal, or of file and dataset."""
     objects = manifest["objects"]
     if access in ("shots", "files"):
         return [(object_id, signal) for signal in objects[object_id]]
@@ -38,7 +38,7 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
 
 
 def _iter_reads(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
-    """Yield (file, dataset, selected part) of each read of an object, grouped by file, as each file is opened once."""
+    """Yield (file, dataset, selected part) for each read of an object. Reads from the same file are consecutive."""
     of_files: dict[str, list[list[str]]] = {}
     for shot, signal in list_pairs(manifest, access, object_id):
         entry = manifest["objects"][shot][signal]

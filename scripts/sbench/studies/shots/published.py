@@ -31,7 +31,7 @@ SETTINGS = {"page_size": 8_000_000}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each distinct total runtime of each combination of settings in the CSV files."""
+    """Yield the records of each combination of settings in the CSV files. Each distinct total runtime is a record."""
     for name, levels in FILES.items():
         if name in files:
             rows = csv_file.read_table(files[name], COLUMNS)

@@ -12,7 +12,7 @@ RUNTIMES = Path("config/facts/shots_runtimes.yaml")
 
 
 def find_runtime(settings: Settings) -> tuple[float, str] | None:
-    """Return the published seconds for the same configuration and a note, or None if none was published.
+    """Look up the published runtime of a configuration. Return the seconds and a note, or None if there is none.
 
     The location of the data, driver, access, number of workers and S3 client must be the same. The page buffer may
     differ, because such a file fits into the bytes that ROS3 reads when it opens the file; the note gives its published

@@ -1,4 +1,4 @@
-"""Interpret levels of the factor `selection`: a whole dataset, a part, some of its chunks, or a file's metadata.
+"""Parse and apply levels of the factor `selection`: a whole dataset, a part, some of its chunks, or only metadata.
 
 A place is a part of a dataset that a single read returns: a span for each dimension, or () for the whole dataset.
 """
@@ -16,7 +16,7 @@ Place = tuple[Span, ...]
 
 
 def find_mistake(level: str) -> str:
-    """Return an error message for an invalid level of the factor `selection`, or an empty string for a valid level.
+    """Return an error message if a level of the factor `selection` is invalid, otherwise an empty string.
 
     The level must match the pattern in the schema.
     """
@@ -29,7 +29,7 @@ def find_mistake(level: str) -> str:
 
 
 def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
-    """Yield the parts of a dataset to read, each with a separate read; () means the whole dataset.
+    """Yield the parts of a dataset that are read, one per read. () means the whole dataset.
 
     Args:
         level: "all"; an index such as "[0:100, ...]", truncated to the dimensions of the dataset; or "1/10" for every
@@ -53,7 +53,7 @@ def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) 
 
 
 def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
-    """Convert a chunk's row-major number to indices, without an array of all indices, which may be too large."""
+    """Convert a chunk's row-major number to indices. Unlike with numpy.unravel_index, the grid may be of any size."""
     indices = []
     for count_of_axis in reversed(counts):
         number, index = divmod(number, count_of_axis)
@@ -62,7 +62,7 @@ def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
 
 
 def convert_to_slices(place: Place) -> tuple[slice, ...]:
-    """Convert a place to a tuple of slices for numpy."""
+    """Convert a place to slices with which an array can be indexed."""
     return tuple(slice(*span) for span in place)
 
 

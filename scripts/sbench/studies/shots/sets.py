@@ -15,7 +15,7 @@ from sbench.studies.shots.settings import Levels, Settings
 
 
 def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
-    """Yield a message for each bucket without a store, each set without patterns, and patterns without a set."""
+    """Yield messages about buckets that lack a store, sets that lack patterns, and patterns for unknown sets."""
     for name, what in data["files"].items():
         bucket = get_bucket(what)
         if bucket and not _find_store(bucket, config):
@@ -31,7 +31,7 @@ def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
 
 
 def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> dict:
-    """Return the data settings of the set that is the level of `layout`.
+    """Return the data settings of the set of user files that the factor `layout` names.
 
     For files in a bucket, "at" is the configuration entry of its store.
     """
@@ -44,7 +44,7 @@ def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> di
 
 
 def _find_store(bucket: str, config: dict) -> str:
-    """Return the name of the store with a user's bucket, or an empty string if there is none."""
+    """Return the name of the store for a user's bucket, or an empty string if the configuration has none."""
     names = (name for name, spec in config["stores"].items() if spec.get("bucket") == bucket and "server" not in spec)
     return next(names, "")
 
@@ -75,7 +75,7 @@ def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iter
 
 @lru_cache
 def _count_files_and_bytes(files: str) -> tuple[int, int]:
-    """Return the number and total bytes of local files; for files in a bucket, return a guess without any request.
+    """Return the number and total size of local files in bytes. For files in a bucket, return a rough guess.
 
     Args:
         files: the paths and patterns in JSON, so that results can be cached.
@@ -90,7 +90,7 @@ def _count_files_and_bytes(files: str) -> tuple[int, int]:
 
 
 def estimate_record(settings: Settings) -> dict:
-    """Estimate requests, bytes and seconds of a record from the number of user files and the selected part."""
+    """Estimate the requests, bytes and seconds of a record from the user files and the part of them that is read."""
     cell, network, level = settings.cell, settings.network, settings.data.selection
     count, size = _count_files_and_bytes(json.dumps(settings.data.files))
     read = min(settings.read_files or count, count) if cell.access == "files" else count

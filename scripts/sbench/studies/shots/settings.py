@@ -71,10 +71,10 @@ class Settings:
 
     @property
     def network(self) -> dict:
-        """The settings of the store's emulated network, empty if there is none."""
+        """The settings of the store's emulated network, or an empty dict if there is none."""
         return self.store.get("network") or {}
 
     def count_signals(self) -> int:
-        """Return the number of signals that a record reads, with access "signals"."""
+        """Return the number of signals that a record reads if the level of `access` is "signals"."""
         named = self.read_signals
         return len(named) if isinstance(named, list) else named or self.data.signals

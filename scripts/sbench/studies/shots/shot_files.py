@@ -18,12 +18,12 @@ SMALL = 8000  # bytes; larger datasets are compressed
 
 
 def list_parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
-    """Return the datasets to read for a signal: the signal, then its dimension scales in the order of dimensions."""
+    """Return the datasets to read for a signal: the signal itself, and the dimension scales of each dimension."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
 
 
 def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
-    """Read files with shots, and return the keys files, layout, shots, signals and objects of their manifest.
+    """Read files with shots, and build the part of their manifest that describes them.
 
     Only one dataset at a time is loaded into memory. In `layout`, `paged`, `page_size` and `deflate` are None if files
     or datasets differ. `page_size` is also None for files without paged allocation.
@@ -133,7 +133,7 @@ def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
 
 
 def _get_layout(orders: list[tuple[int, str]]) -> str:
-    """Return the common layout of all files, given the number of shots and the order of the data in each."""
+    """Return the layout that all files share, from each file's number of shots and order of data."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"
     names = {order for _, order in orders}

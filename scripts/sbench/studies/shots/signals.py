@@ -90,13 +90,13 @@ def select_signals(count: int) -> list[str]:
 
 
 def format_shot_number(seed: int, index: int) -> str:
-    """Return the number of the shot at `index` as 1yymmddrrr: run `rrr` of a day. The seed determines the first day."""
+    """Format a shot number as 1yymmddrrr, where `rrr` is the run on that day. The first day depends on `seed`."""
     day = date(2016, 6, 25) + timedelta(days=seed * 61 % 300 + index // RUNS_A_DAY)
     return f"1{day:%y%m%d}{index % RUNS_A_DAY + 1:03}"
 
 
 def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Decide which signals and scales each shot has: {shot: {signal: names of its axes}}, in ascending order.
+    """Decide which signals and dimension scales each shot has, as a sorted dict {shot: {signal: names of its axes}}.
 
     The shots are placed at equal distances, in an order that depends on the seed, on a ring of 500 positions. A signal
     is absent from an arc that starts at `absent_from` and whose length is the number of files without the signal; it
@@ -177,12 +177,12 @@ def _compute_counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
 
 
 def _compute_noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) -> np.ndarray:
-    """Return random integers between -2**width and 2**width, exclusive, with a triangular distribution around 0."""
+    """Draw integers with a triangular distribution around 0, between -2**width and 2**width (exclusive)."""
     count = int(np.prod(shape))
     raw = bits.random_raw(-(-2 * count // 8)).astype("<u8").view(np.uint8) & (2**width - 1)
     return (raw[:count].astype(np.int16) - raw[count : 2 * count]).reshape(shape)
 
 
 def _create_bit_source(seed: int, shot: int, name: str) -> np.random.PCG64:
-    """Return a random bit generator, independent for each combination of seed, shot and name."""
+    """Create a random bit generator whose stream differs for each combination of seed, shot and name."""
     return np.random.PCG64(np.random.SeedSequence([seed, shot, zlib.crc32(name.encode())]))

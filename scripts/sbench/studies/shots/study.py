@@ -46,7 +46,7 @@ _READ = {"read_files": 1, "read_datasets": 0}
 
 
 class Shots(Study):
-    """The study of reading HDF5 files, such as files with a single shot each, with various drivers."""
+    """The study that compares drivers for reading HDF5 files, such as files with one tokamak shot each."""
 
     spans_nodes = True
     # Times derived from tasks: the slowest first dataset of a task, and the sum over all other datasets.
@@ -80,7 +80,7 @@ class Shots(Study):
             yield f"{cell.layout} requires at least two shots and two signals"
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the key of each setting with user files, and a function that checks and describes these files."""
+        """For each setting that refers to user files, yield its key, and a function that checks these files."""
         data = self.get_section(config)["data"]
         if isinstance(sets := data.get("files"), dict):
             for name in sets:
@@ -89,14 +89,14 @@ class Shots(Study):
             yield "data.files", lambda: _describe_user_files(self.get_section(config))
 
     def get_data_settings(self, config: dict, levels: dict[str, str]) -> dict:
-        """Return the settings of a dataset. Sets of user files do not have the settings of generated files."""
+        """Return the settings of a dataset, which differ between generated files and sets of user files."""
         data = self.get_section(config)["data"]
         if isinstance(data.get("files"), dict):
             return own_sets.get_data_settings(data, config, levels)
         return super().get_data_settings(config, levels)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Add the default numbers of files and datasets to read to the settings of a cell with user files."""
+        """Add defaults for how many files and datasets to read to a cell's settings, if it reads sets of user files."""
         return _READ | settings if "datasets" in settings["data"] else settings
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
@@ -119,11 +119,11 @@ class Shots(Study):
         return {name: value for name, value in facts.items() if value}
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
-        """Return the group of cells that are compared pairwise: (access, selection) for `sbench advise`, else None."""
+        """Return (access, selection) if the run is by `sbench advise`, which compares cells by them, otherwise None."""
         return (levels["access"], levels["selection"]) if "advice" in self.get_section(config) else None
 
     def compute_forecast(self, cell: Cell, config: dict) -> float | None:
-        """Return the forecast seconds of a record for a cell planned by `sbench advise`, or None for other cells."""
+        """Return the time that `sbench advise` forecast for a record, in seconds, or None in other runs."""
         for arm in self.get_section(config).get("advice", {}).get("arms", []):
             if get_arm_key(arm) == get_arm_key(cell.levels):
                 return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
@@ -166,7 +166,10 @@ class Shots(Study):
         return runtimes.find_runtime(read_fields(Settings, settings))
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Estimate the bytes of a generated dataset: 16 MB per shot in separate files, or 8 MB in a shared file."""
+        """Estimate the size of a generated dataset in bytes, with 16 MB per shot, or 8 MB in a shared file.
+
+        Return 0 for user files.
+        """
         if "files" in data:
             return 0
         return data["shots"] * (_FILE_BYTES if data["layout"] == "single-shot" else 8_000_000)
@@ -176,7 +179,7 @@ class Shots(Study):
         return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return messages about settings that differ from the requested settings, which fails the record.
+        """Return messages about settings that differ from the requested ones. Any difference fails the record.
 
         The checks are METHOD 3, 10 and 11.
 
@@ -209,12 +212,12 @@ class Shots(Study):
 
 
 def _is_bufferless(cell: Levels) -> bool:
-    """Return whether all caches of a file's bytes are disabled, so that each access to the file is a request."""
+    """Return whether caches of file content are disabled, so that every access to the file sends a request."""
     return cell.page_buffer == "0" and cell.read_cache == "none"
 
 
 def _describe_user_files(section: dict) -> str:
-    """Describe the first user file with shots; raise Problem if the matrix of the study is not possible with it."""
+    """Describe the first user file with shots; raise Problem if it does not fit the matrix of the study."""
     # Imported here because these modules import h5py, which is not needed to process settings.
     from sbench.studies.shots import inputs, shot_files
 
@@ -233,7 +236,7 @@ def _describe_user_files(section: dict) -> str:
 
 
 def _describe_user_set(study: Shots, config: dict, name: str) -> str:
-    """Describe the first readable file of a set; raise Problem if the matrix of the study is not possible with it."""
+    """Describe the first readable file of a set; raise Problem if it does not fit the matrix of the study."""
     from sbench.studies.shots.first import describe_first
 
     data = study.get_data_settings(config, {"layout": name})
@@ -250,7 +253,7 @@ def _describe_user_set(study: Shots, config: dict, name: str) -> str:
 
 
 def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
-    """Describe the order of reads in the first record of each dataset and access, if the dataset still exists."""
+    """Describe the order of reads for each existing dataset and level of `access`, from their first record."""
     first = {
         (plan["cells"][one.cell]["dataset"], one.levels["access"]): one
         for one in reversed(kept)

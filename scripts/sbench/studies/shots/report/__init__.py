@@ -33,7 +33,7 @@ def format_hdf5_version(name: str, facts: dict) -> str:
 
 
 def _format_selection(level: str, facts: dict) -> str:
-    """Describe a selection: "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or so on."""
+    """Describe the parts of datasets that are read, such as "all of each dataset" or "1 of 10 chunks"."""
     names = {"all": "all of each dataset", "metadata": "the metadata alone"}
     return names.get(
         level, f"{level} of each dataset" if level.startswith("[") else level.replace("/", " of ") + " chunks"
@@ -41,13 +41,13 @@ def _format_selection(level: str, facts: dict) -> str:
 
 
 def _get_buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
-    """Return the page buffer in MiB, or the value that was read back if it is not a number."""
+    """Return the page buffer that was read back: in MiB if it is a number, otherwise unchanged."""
     buffers = get_numbers(cells, "page_buffer_bytes")
     return (buffers / 2**20).where(buffers.notna(), get_column(cells, "page_buffer_bytes"))
 
 
 def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
-    """Return the rate limit of the emulated network in MiB/s with a connection per worker; NaN if there is no limit."""
+    """Return the emulated network's rate limit in MiB/s for one connection per worker, or NaN if it has no limit."""
     stores = run.facts.get("stores") or {}
     networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
     rates = map(network.compute_rate_limit, networks, get_numbers(cells, "workers"))
@@ -60,7 +60,7 @@ def _compute_moved_rate(_, cells: pd.DataFrame) -> pd.Series:
 
 
 def _get_handshakes(run, cells: pd.DataFrame) -> pd.Series:
-    """Return the number of TLS handshakes per record, NaN for unencrypted connections."""
+    """Return the number of TLS handshakes per record, or NaN if connections are not encrypted."""
     return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
 
 

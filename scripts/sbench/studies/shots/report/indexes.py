@@ -10,7 +10,7 @@ from sbench.studies.shots.report import words
 
 
 def describe_costs(run: Results) -> list[str]:
-    """Return a sentence for each cell (configuration) with an index: its cost, and after how many reads it pays off.
+    """Write a sentence for each cell (configuration) with an index on its cost, and after how many reads it pays off.
 
     The index is compared with the cell that has the shortest median runtime among cells without an index for the same
     data and task.

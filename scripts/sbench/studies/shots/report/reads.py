@@ -13,7 +13,7 @@ _DIGITS = 10
 
 
 def describe_orders(run: Results) -> list[str]:
-    """Return a sentence for each order of reads in the facts of a run."""
+    """Write a sentence for each order in which a run read its data."""
     lines = []
     for order in run.facts.get("reads") or []:
         fields = {
@@ -27,7 +27,7 @@ def describe_orders(run: Results) -> list[str]:
 
 
 def build_order_table(run: Results) -> Table:
-    """Build a table of a run's orders of reads, with a hash of each so that two runs can be compared."""
+    """Build a table of the orders in which a run read its data. Each has a hash to compare runs by."""
     rows = [
         {
             **{

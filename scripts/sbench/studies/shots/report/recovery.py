@@ -13,7 +13,7 @@ from sbench.verdicts import stats
 
 
 def describe_recovery(run: Results) -> list[str]:
-    """Return a sentence for each reader: which faults it recovered from, how often, and at which cost per fault."""
+    """Write a sentence for each reading library on the faults it recovered from, how often, and the cost per fault."""
     by_reader: dict[str, list[str]] = {}
     for who, fault, row in _iter_rows(run):
         by_reader.setdefault(who, []).append(f"{_format_verb(row)} {fault} ({_format_figures(row)})")
@@ -21,9 +21,9 @@ def describe_recovery(run: Results) -> list[str]:
 
 
 def render_headline(run: Results) -> str:
-    """Return a bold sentence about readers that recovered from all faults, and about the failures of all others.
+    """Write a bold sentence on which readers recovered from all faults, and how often the others failed.
 
-    The result is an empty string if no read encountered a fault.
+    Return an empty string if no read encountered a fault.
     """
     by_reader: dict[str, list[tuple[str, dict]]] = {}
     for who, fault, row in _iter_rows(run):
@@ -46,7 +46,7 @@ def render_headline(run: Results) -> str:
 
 
 def build_recovery_table(run: Results) -> Table:
-    """Build a table of reads with faults, the share of failed reads with its exact 95 % CI, and the cost of faults."""
+    """Build a table of reads with faults: the share that failed, with its exact 95 % CI, and the cost per fault."""
     lines = []
     for who, fault, row in _iter_rows(run):
         lines.append(

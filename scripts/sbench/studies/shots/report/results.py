@@ -41,7 +41,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
 
 
 def build_described_table(run: results.Results, access: str) -> Table:
-    """Build a table of mean-obj-time as summarised by pandas' `describe()`, as in the published study."""
+    """Build a table that summarises mean-obj-time with pandas' `describe()`, as the published study does."""
     table = compute_object_times(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = words.fill("table of object times", access=run.names.format_level("access", access))
@@ -68,7 +68,7 @@ def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
 
 
 def compute_effective_buffer(requested: int, page_size: int) -> int:
-    """Return the size in bytes to which HDF5 rounds a requested page buffer: whole pages, and at least one page.
+    """Round the size of a page buffer in bytes as HDF5 does: down to whole pages, but to at least one page.
 
     A size of 0 (off) or less (unset) is returned unchanged.
     """
@@ -76,7 +76,7 @@ def compute_effective_buffer(requested: int, page_size: int) -> int:
 
 
 def format_buffer(size: int) -> str:
-    """Format the size of a page buffer in a unit in which it is an integer: "264MB", "64MiB", "off" or "unset"."""
+    """Format the size of a page buffer as an integer with a unit ("264MB", "64MiB"), or as "off" or "unset"."""
     if size < 0:
         return "unset"
     for unit, name in ((2**20, "MiB"), (10**6, "MB")):
@@ -86,7 +86,7 @@ def format_buffer(size: int) -> str:
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per record with the columns cell, repeat, valid, all factors, total_s, and parts of the time.
+    """Aggregate samples into a row per record, with cell, repeat, validity, factors, and the total time and its parts.
 
     The parts are in seconds. open_sum_s, first_sum_s and rest_s are sums over the record's tasks. first_s is the median
     time of a task's first dataset, and later_s is the mean time of all other datasets.
@@ -120,7 +120,7 @@ def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
 
 
 def _add_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add a column `buffer`: the effective page buffer if it was read back, and otherwise the requested level."""
+    """Add a column `buffer` with the page buffer as read back, or as requested if it was not read back."""
     if samples.empty or "buffer" in samples:
         return samples
     labels = dict(zip(cells["cell"], cells["page_buffer"], strict=True))
