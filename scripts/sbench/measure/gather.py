@@ -1,4 +1,4 @@
-"""Gather the records of a study, each read once, into its tables and the facts of its report."""
+"""Read the records of a study, and write its tables and the facts for its report."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-# For the small matrices of resampling, a second thread is idle and waits for work at full speed.
+# Resampling uses small matrices, for which a second OpenBLAS thread would only spin.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pandas as pd
@@ -28,16 +28,16 @@ from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 _ALARMS = "alarms"
 # All controls other than plain A/A twins.
 _APART = (*SHARES, *studies.ANEW)
-# Resolution of start times; older records have seconds.
+# The resolution of start times in seconds. In older records, it is a full second.
 _MS = 0.001
-# Entries that identify a machine, also on another day.
+# Entries that identify a machine, and do not change from day to day.
 _MACHINE = ("node", "cpu", "ram_bytes")
 
 
 def write_results(config: dict, study: str, results: Path, imported: dict) -> None:
-    """Write the tables and facts.json of a study, after computing all of them.
+    """Compute the tables and the facts of a study, and then write them to CSV files and facts.json.
 
-    `results` is the run's folder; `imported` is the artefact of results from elsewhere, empty without any.
+    `results` is the folder of the run. `imported` is the artefact of external results; empty if there are none.
     """
     folder = results / study
     matrix, kept = read_study(folder, config["run"], study)
@@ -55,7 +55,7 @@ def write_results(config: dict, study: str, results: Path, imported: dict) -> No
 
 
 def read_study(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, list[records.Kept]]:
-    """Return the matrix of a study and the records of its cells, from the study's folder of a run."""
+    """Read the matrix of a study and the records of its cells from the study's folder in a run."""
     matrix = tables.read_matrix(folder / "matrix.csv")
     return matrix, list(records.read_records(folder / "records", tables.get_levels(matrix), run_name, study))
 
@@ -63,7 +63,11 @@ def read_study(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, l
 def build_tables(
     config: dict, study: str, matrix: pd.DataFrame, kept: Sequence[records.Kept], imported: dict
 ) -> dict[str, pd.DataFrame]:
-    """Build the tables of a study by name: its special tables, or the usual tables of blocks."""
+    """Build the tables of a study, either its special ones or the standard ones for results in blocks.
+
+    Returns:
+        Name of the table -> table.
+    """
     program, unable = studies.get_study(study), records.find_unable_cells(kept)
     matrix, kept = matrix[~matrix["cell"].isin(unable)], [one for one in kept if one.cell not in unable]
     own = program.build_tables(matrix, kept, imported, config)
@@ -82,13 +86,16 @@ def build_tables(
 
 
 def write_tables(made: dict[str, pd.DataFrame], folder: Path) -> None:
-    """Write tables as CSV: measured values in full, computed values with 12 digits."""
+    """Write tables as CSV files, with all digits for the samples and 12 digits for computed values."""
     for name, table in made.items():
         tables.write_table(table, folder / f"{name}.csv", digits=None if name == "samples" else 12)
 
 
 def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
-    """Build the facts of a study's report; `results` is the run's folder, `imported` the imported artefact or {}."""
+    """Collect the facts for a study's report.
+
+    `results` is the folder of the run. `imported` is the artefact of external results; empty if there are none.
+    """
     plan = read_json(results / study / "plan.json")
     measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
     hosts = [host for record in measured for host in list_hosts(record)]
@@ -130,10 +137,10 @@ def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.
 
 
 def list_changed_looks(folder: Path, replayed: pd.DataFrame) -> list[str]:
-    """Return a line for each look of the last call whose verdicts are not those that follow from the records.
+    """Return a line for each look of the last session that contains verdicts which the records do not reproduce.
 
-    `folder` is the study's folder, `replayed` its looks.csv. Looks after the last replayed look are of rounds that do
-    not count.
+    `folder` is the study's folder, and `replayed` is looks.csv, computed from the records. Looks after the last one in
+    `replayed` are ignored, because they belong to rounds that do not count.
     """
     lines = []
     names = ["baseline_cell", "contender_cell", "look", "blocks", "verdict", "decision"]
@@ -150,10 +157,11 @@ def list_changed_looks(folder: Path, replayed: pd.DataFrame) -> list[str]:
 
 
 def compare_nodes(measured: Sequence[dict]) -> list[dict]:
-    """Return for each node the number of its records, and their times relative to the medians of their cells.
+    """Compare the speed of the nodes.
 
     Returns:
-        node, records, then quartiles of time / median time of the cell on all nodes: low, middle, high.
+        For each node: node, records (the number of its records), and low, middle and high, the quartiles of the ratio
+        of a record's time to the median time of its cell on all nodes.
     """
     rows = [
         {"node": record["host"].get("node", ""), "cell": record["name"], "total": record["seconds"].get("total")}
@@ -169,13 +177,15 @@ def compare_nodes(measured: Sequence[dict]) -> list[dict]:
 
 
 def count_orders(measured: Sequence[dict]) -> dict:
-    """Count the orders of cells in the records; {} if a record lacks its position.
+    """Count the different orders in which blocks measured their cells.
 
     Returns:
-        repeats: number of repeats.
-        complete: number of repeats with a record of each of their cells: all, or those of the round.
-        orders: number of different orders among the complete repeats.
-        overlapping: records that began before another record on the same machine ended; None if times are unknown.
+        An empty dictionary if a record lacks its position, otherwise:
+
+        - repeats: the number of repeats;
+        - complete: the number of repeats with records of all the cells that they should contain;
+        - orders: the number of different orders in the complete repeats;
+        - overlapping: the number of records that began before another one on the same machine ended; None if unknown.
     """
     if not measured or any("position" not in record for record in measured):
         return {}
@@ -189,9 +199,9 @@ def count_orders(measured: Sequence[dict]) -> dict:
 
 
 def _count_overlapping(measured: Sequence[dict]) -> int | None:
-    """Count the records that began before another record on the same machine ended.
+    """Count the records whose measurement began before an earlier one on the same machine ended; None if unknown.
 
-    Of records that began in the same second, as in older records, the lower position is first.
+    Older records have start times in whole seconds. If two of these are equal, the lower position is first.
     """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
@@ -201,7 +211,7 @@ def _count_overlapping(measured: Sequence[dict]) -> int | None:
 
 
 def _compute_step_times(record: dict) -> dict:
-    """Return the earliest and latest start of a record's step, and its end, as Unix times; node and position."""
+    """Return the earliest start, latest start and end of a record's measuring job (Unix times), node and position."""
     start = datetime.fromisoformat(record["started_utc"]).timestamp()
     latest = start + (_MS if "." in record["started_utc"] else 1)
     place = {"node": record["host"].get("node", ""), "position": record["position"]}
@@ -209,7 +219,7 @@ def _compute_step_times(record: dict) -> dict:
 
 
 def list_failed_attempts(results: Path) -> list[dict]:
-    """Return the artefacts of earlier attempts that failed or were unusable, oldest first, without skipped steps."""
+    """Return the failed or unusable artefacts of earlier attempts, oldest first, excluding skipped jobs."""
     return [
         {
             "attempt": attempt.name,
@@ -223,7 +233,10 @@ def list_failed_attempts(results: Path) -> list[dict]:
 
 
 def list_hosts(record: dict) -> list[dict]:
-    """Return the machines that measured a record: the host, or the hosts of its processes if they ran elsewhere."""
+    """Return the machines on which a record was measured.
+
+    This is the record's host, or the hosts of its worker processes if any of them ran on another node.
+    """
     own = record["host"]
     others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
     if all(host.get("node") == own.get("node") for host in others):
@@ -232,27 +245,27 @@ def list_hosts(record: dict) -> list[dict]:
 
 
 def describe_unsealed(measured: list[dict]) -> list[str]:
-    """Count the records that precede digests, in words; return nothing if all have it."""
+    """Return a line that counts the records without a digest; an empty list if there are none."""
     count = sum("digest" not in record for record in measured)
     line = f"{count} of {len(measured)} records predate digests: they count, but later edits would not be noticed"
     return [line] if count else []
 
 
 def list_unmet_requirements(results: Path, config: dict) -> list[str]:
-    """Return a line for each requirement of user-supplied packages that a library meets with another version."""
+    """Return a line for each version requirement of user-supplied packages that a library does not meet."""
     artefacts = {name: _read_library(results / "environments" / f"{name}.json") for name in config["libraries"]}
     lines = {name: (artefact.get("build") or {}).get("unmet", ()) for name, artefact in artefacts.items()}
     return [f"{name}: {line}" for name, of_library in lines.items() for line in of_library]
 
 
 def _read_library(path: Path) -> dict:
-    """Return the report's facts about a library, without its files, which each record found unchanged."""
+    """Read a library's artefact for the report, without the list of imported files."""
     artefact = read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
     return {key: value for key, value in artefact.items() if key != "imported"}
 
 
 def _read_dataset(path: Path) -> dict:
-    """Return the report's facts about a dataset; {} if it was removed: each record has its checksum."""
+    """Read a dataset's status, layout and size for the report; return an empty dictionary if it was removed."""
     if not path.exists():
         return {}
     manifest = read_json(path)
@@ -261,17 +274,17 @@ def _read_dataset(path: Path) -> dict:
 
 
 def describe_missing_data(datasets: set[str], folder: Path) -> list[str]:
-    """Return a line for each reason why datasets could not be made or put into a store, and were not measured."""
+    """Describe which datasets could not be generated or uploaded, in one line for each reason."""
     of_reasons: dict[tuple[str, str], list[str]] = {}
     for name in sorted(datasets):
         failed = {}
         for path in sorted(folder.glob(f"{name}/*.json")):
-            # The step that uses a broken artefact names it.
+            # Unreadable artefacts are reported by the job that uses them.
             with contextlib.suppress(Problem):
                 artefact = read_json(path)
                 if artefact.get("status") == "failed":
                     failed[path.stem] = "; ".join(artefact["reasons"])
-        # Without a manifest, no store has the dataset.
+        # If generating the data failed, its uploads failed for the same reason.
         for what, reasons in ({"manifest": failed["manifest"]} if "manifest" in failed else failed).items():
             could_not = "made" if what == "manifest" else f"put into {what}"
             of_reasons.setdefault((could_not, reasons), []).append(name)
@@ -296,22 +309,26 @@ def _describe_limits(config: dict, measured: list[dict]) -> list[str]:
 def merge_controls(
     verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict
 ) -> dict:
-    """Summarise the controls of a study for its report; {} without a slowed control.
+    """Summarize the verdicts on controls for a study's report, over all runs on the same machine.
 
-    Other runs are in the same parent folder as `results` and were measured on the same `machine`. Their counts are kept
-    in controls.json in the study's folder, so that pages stay the same without those runs.
+    The other runs are in the same parent folder as `results`. Their counts are saved in controls.json in the study's
+    folder, so that the report does not change if those runs are removed.
 
     Returns:
-        runs: number of runs with controls, including this run. slow5, slow10: [found slower, judged] for the slowed
-            cells; copied, rebuilt: [found faster or slower, judged] for further twins; alarms: the same for plain A/A
-            twins. reached: by level, waits / the rest of the total, the median of this run's records.
+        An empty dictionary if there is no slowed control, otherwise:
+
+        - runs: the number of runs with controls, including this one;
+        - slow5, slow10: [number found slower, number judged] for slowed cells;
+        - copied, rebuilt: [number found faster or slower, number judged] for these kinds of twins;
+        - alarms: the same for plain A/A twins;
+        - reached: level -> median, over this run's records, of the ratio of deliberate waits to the rest of the total.
     """
     own = count_controls(verdicts)
     if not SHARES.keys() & own.keys():
         return {}
     path = results / study / "controls.json"
     others: dict = {}
-    # Replace a damaged file from the runs that still exist.
+    # A damaged file is replaced with the counts of the runs that still exist.
     with contextlib.suppress(Problem):
         others = read_json(path)
     others |= _read_other_controls(results, study, machine)
@@ -324,7 +341,11 @@ def merge_controls(
 
 
 def count_controls(verdicts: pd.DataFrame) -> dict[str, list[int]]:
-    """Return for each kind of control with verdicts: [found, judged]; plain A/A twins are `alarms`."""
+    """Count the verdicts on controls.
+
+    Returns:
+        Kind of control -> [number of differences found, number judged]. Plain A/A twins are counted as `alarms`.
+    """
     if not {"role", "control", "metric", "verdict"} <= set(verdicts):
         return {}
     rows = verdicts[(verdicts["role"] == CONTROL) & (verdicts["metric"] == "total")]
@@ -337,7 +358,10 @@ def count_controls(verdicts: pd.DataFrame) -> dict[str, list[int]]:
 
 
 def _read_other_controls(results: Path, study: str, machine: dict) -> dict[str, dict]:
-    """Return the counts of other runs on the machine, by name; skip unreadable runs, which their reports mention."""
+    """Return the counts of controls in other runs on the same machine: name of the run -> counts.
+
+    Unreadable runs are skipped, because their own reports mention them.
+    """
     own: list[object] = [machine.get(key) for key in _MACHINE]
     counted: dict[str, dict] = {}
     for path in sorted(results.parent.glob(f"*/{study}/facts.json")):

@@ -1,8 +1,8 @@
-"""Convert records to data frames: runs, samples, cells and requests of any study.
+"""Convert records to DataFrames of runs, samples, cells and requests.
 
-Nothing here knows a study. Factors are the columns of matrix.csv except `cell`, `omitted` and `twin_of`; metrics are
-the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
-"3.10"). Rows are in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
+This module is independent of studies. Factors are the columns of matrix.csv except `cell`, `omitted` and `twin_of`.
+Metrics are the keys of a record's `seconds`, and samples already have their final column names. Levels are always
+strings, so "3.10" stays "3.10". Rows are in the order of matrix.csv, then by repeat.
 """
 
 import contextlib
@@ -26,27 +26,30 @@ from sbench.stores import network as networks
 from sbench.stores.embedded import EXCHANGE
 from sbench.verdicts import MIN_BLOCKS, model, stats
 
-# The code reads tables value by value, for which Arrow's strings are slow.
+# Use Python strings, because Arrow strings are slow if values are read individually.
 pd.options.mode.string_storage = "python"
 
-# Costs of the harness, with a median each; every other key of `seconds` is a metric with an interval and verdicts.
+# Overhead of the harness, summarized by medians. All other keys of `seconds` are metrics with intervals and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather", "index")
-# The order of columns and verdicts, and the metrics of a study without measurements; other metrics follow by name.
+# The metrics of a study without measurements, which also come first in columns and verdicts. Other metrics follow in
+# alphabetical order.
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
-# Quantities of a record other than time (METHOD 11, 14), summarised per cell by medians.
+# Quantities of a record other than metrics (METHOD 11, 14), summarized by the median of each cell.
 _TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *_TAKEN)
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
-# Columns of a machine, and of the files' device (METHOD 14): parts of a record's host block.
+# Columns that identify the node, the machine and the device of the files (METHOD 14), with their keys in a record's
+# `host`.
 PLACES = {
     "node": ("node",),
     "machine": ("boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
     "device": ("device", "mount_point"),
 }
-# Loads of a window by other processes, in seconds per second, and major faults per second, with the disturbing minimum.
+# Loads in the timed window, in seconds per second or major page faults per second, and the values above which they
+# count as a disturbance.
 _TIMES = ("steal_s", "cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "throttled_s", "others_s")
 _LOADS = {**dict.fromkeys(_TIMES, 0.02), "major_faults": 20.0}
 _BEYOND = 3
@@ -58,10 +61,13 @@ _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers",
 
 
 def read_matrix(path: Path | str) -> pd.DataFrame:
-    """Return the cells of matrix.csv that are not left out: cell, factors…, twin_of, all of it text.
+    """Read matrix.csv without the omitted combinations.
+
+    Returns:
+        The columns cell, factors… and twin_of, all of them strings.
 
     Raises:
-        Problem: the file is missing or is no matrix.
+        Problem: the file is missing or not a matrix.
     """
     try:
         matrix = mark_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
@@ -71,32 +77,35 @@ def read_matrix(path: Path | str) -> pd.DataFrame:
 
 
 def mark_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
-    """Return a matrix with each cell once; a repeated row becomes omitted, with that reason."""
+    """Mark each row whose cell occurs in an earlier row as omitted."""
     doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
     reason = "another row of matrix.csv has the same cell: " + matrix["cell"]
     return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
 
 
 def list_factors(matrix: pd.DataFrame) -> list[str]:
-    """Return the factors of a matrix in its order."""
+    """Return the names of the factors, in the order of the columns of a matrix."""
     return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
 
 
 def get_levels(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return the levels of the cells of a matrix by factor, by name of the cell."""
+    """Return the levels of all cells of a matrix: name of the cell -> factor -> level."""
     names = list_factors(matrix)
     return {row["cell"]: {name: row[name] for name in names} for row in matrix.to_dict("records")}
 
 
 def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return (runs, samples) of the records of a matrix's cells; an unusable record counts as failed.
+    """Build the tables of runs and of samples from the records of a matrix's cells.
+
+    Unusable records count as failed.
 
     Returns:
-        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (not
-            skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests, facts, the
-            hashes `code` and `data` of the measuring code and the data, and `software`, the fingerprint as JSON, if
-            any.
-        samples: samples.csv, one row per sample: its columns, then cell, factors…, repeat, status, valid, session.
+        runs: one row per record. Columns: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
+            attempted (not skipped), timed_out (`seconds total` is then the time limit), `seconds <name>`, work,
+            requests, facts, `code` and `data` (hashes of the measuring code and the data), and, if recorded, `software`
+            (the fingerprint as JSON).
+        samples: samples.csv, one row per sample. Columns: those of the sample, followed by cell, factors…, repeat,
+            status, valid and session.
     """
     rows, of_records = [], []
     for one in kept:
@@ -115,20 +124,21 @@ def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -
 
 
 def list_metrics(runs: pd.DataFrame) -> list[str]:
-    """Return the measured metrics of the runs: total, open, first, rest, then others by name."""
+    """Return the metrics that were measured: total, open, first and rest, then others in alphabetical order."""
     measured = {column.removeprefix("seconds ") for column in map(str, runs) if column.startswith("seconds ")}
     names = (measured or set(METRICS)) - set(OVERHEAD)
     return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
 
 def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return cells.csv: one row per cell, a summary of its valid repeats with counts of failed and invalid repeats.
+    """Build cells.csv, with one row per cell that summarizes its valid repeats.
 
-    Edited records count as invalid.
-
-    Times: medians in seconds, metrics with the interval of `stats.estimate_median`. Throughput (MiB/s) and
-    amplification are totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest,
-    which should be 0. A fact that differs between repeats has all its values, joined by " | ".
+    - Failed and invalid repeats are counted. Edited records count as invalid.
+    - Times are medians in seconds; for metrics, with the interval from `stats.estimate_median`.
+    - Throughput (MiB/s) and amplification are ratios of sums over the repeats.
+    - Counts and bytes are medians. requests_spread is the maximum minus the minimum number of requests, which should
+      be 0.
+    - Facts that differ between repeats are joined by " | ".
     """
     timed = list_metrics(runs)
     overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])
@@ -142,7 +152,7 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
         rows.append({**cell, **_compute_summary(good, timed, overhead), "reasons": _join_reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
-    # Cells that wait, on purpose or before a retry, cannot show the cost of an open.
+    # Exclude cells that wait deliberately or before retries, whose times would distort the model.
     modelled = model.compute_modelled_s(cells[~_find_waiting(cells)])
     cells.insert(list(cells).index("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
@@ -152,17 +162,18 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_waiting(cells: pd.DataFrame) -> pd.Series:
-    """Return which cells are slowed controls, or have faults injected into their reads."""
+    """Flag the cells that are slowed controls or whose reads have injected faults."""
     levels = cells.reindex(columns=["control", "fault"])
     return levels["control"].isin(SHARES) | ~levels["fault"].fillna(faults.NONE).isin([faults.NONE])
 
 
 def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
-    """Return the recorded requests of each cell, from one of its records; no rows without any.
+    """Build the table of recorded requests, which come from one record of each cell. It may have no rows.
 
     Returns:
-        `EXCHANGES`: offset and length of the requested range, missing without a range; bytes of the answer; seconds
-        from the opening of the window to the request's begin, first byte and last byte.
+        The columns `EXCHANGES`. Offset and length of the requested byte range are missing if the request had none.
+        `bytes` is the size of the response. The times are in seconds from the start of the window to the start of the
+        request, its first byte and its last byte.
     """
     folders = {one.cell: one.path.parent for one in kept}
     frames = [frame for cell, folder in folders.items() for frame in _read_exchanges(cell, folder / records.REQUESTS)]
@@ -177,16 +188,20 @@ def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
-    """Write a table as CSV, whole or not at all.
+    """Write a table as CSV, atomically.
 
-    Numbers have `digits` significant digits, or the fewest that read back as the same double. Measured values are in
-    full; computed values have 12 digits: the last bits of a logarithm depend on the processor.
+    Numbers have `digits` significant digits. If it is None, they have as many as needed to restore the same double.
+    Write measured values in full, but computed values with 12 digits, because the last bits of a logarithm depend on
+    the processor.
     """
     write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
 
 
 def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
-    """Yield the requests in a file, if it exists; report a damaged file on standard error."""
+    """Yield the table of requests in a file, or nothing if the file does not exist.
+
+    A damaged file is reported on standard error.
+    """
     if path.is_file():
         try:
             yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
@@ -234,10 +249,11 @@ def _parse_begin(record: dict) -> float:
 
 
 def compute_usage(record: dict) -> dict[str, float | None]:
-    """Return `_TAKEN` of a record, None for missing entries, and `load <what>` of its window per second.
+    """Compute the resources that a record used: the quantities in `_TAKEN`, and the loads as `load <name>`.
 
-    `task_cpu_s` is the CPU time of the tasks, divided by the number of parallel workers; `rate_mib_s` is the network's
-    rate for the requests in flight, given the measured rate of one request.
+    `task_cpu_s` is the CPU time of all tasks divided by the number of parallel workers. `rate_mib_s` is the measured
+    network rate of one request multiplied by the number of requests in flight, up to the limit of an emulated network.
+    Loads are per second of the timed window. Missing values are None.
     """
     network, resources = record.get("network") or {}, record.get("resources") or {}
     opens, cpu = (
@@ -272,7 +288,7 @@ def _compute_rate(record: dict, network: dict) -> float | None:
 
 
 def _compute_cpu_s(process: dict | None) -> float | None:
-    """Return the CPU seconds of a process and its children; None if they ran on several machines."""
+    """Return the CPU time of a process and its children in seconds; None if unknown or spread over several machines."""
     if not process or process["user_s"] is None:
         return None
     return float(process["user_s"] + process["system_s"])
@@ -283,7 +299,11 @@ def _to_float(value: float | None) -> float:
 
 
 def _sum_requests(requests: Collection[dict], key: str) -> float:
-    """Return a sum over methods; NaN if the store is not embedded, or if delivery of offered bytes was not measured."""
+    """Sum a quantity over the HTTP methods of a record's requests.
+
+    The result is NaN if there are no counts (the store is not embedded), or if bytes were offered but the quantity was
+    not measured.
+    """
     if not requests:
         return math.nan
     return sum(
@@ -313,7 +333,10 @@ def _compute_summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) 
 
 
 def _find_outlying(good: pd.DataFrame) -> pd.Series:
-    """Flag, without removing, totals more than 1.5 interquartile ranges outside their cell's quartiles (METHOD 19)."""
+    """Flag total times that are more than 1.5 interquartile ranges outside their cell's quartiles (METHOD 19).
+
+    Flagged repeats are not removed.
+    """
     total = _get_column(good, "seconds total")
     low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
     reach = 1.5 * (high - low)
@@ -321,9 +344,9 @@ def _find_outlying(good: pd.DataFrame) -> pd.Series:
 
 
 def _find_disturbed(good: pd.DataFrame) -> pd.Series:
-    """Flag records with a load beyond three times its cell's median, as the cell's load is in all its records.
+    """Flag records with a load of more than three times the cell's median, which includes the load of the cell itself.
 
-    Flagged repeats stay in every figure: longer cells are disturbed more often.
+    Flagged repeats are not removed, because long-running cells are disturbed more often.
     """
     loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
     medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
@@ -341,7 +364,10 @@ def _join_repeats(flagged: pd.DataFrame) -> pd.Series:
 
 
 def _compute_spread(rows: pd.DataFrame, name: str) -> float:
-    """Return the largest difference between repeats that read the same objects; NaN without two such repeats."""
+    """Return the largest difference of a quantity between repeats that read the same objects.
+
+    The result is NaN if no two repeats read the same objects.
+    """
     like = _get_column(rows, name).groupby(_get_column(rows, "read")).agg(["min", "max", "count"])
     return float((like["max"] - like["min"])[like["count"] > 1].max())
 
@@ -355,7 +381,7 @@ def _compute_median(rows: pd.DataFrame, name: str) -> float:
 
 
 def _to_whole(value: float) -> int | float | None:
-    """Return a count as an integer; a median of an even number of counts may be fractional."""
+    """Convert a count to an integer if it is whole. Medians of counts may be fractional; NaN becomes None."""
     return None if math.isnan(value) else int(value) if value == int(value) else value
 
 

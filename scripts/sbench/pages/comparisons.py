@@ -1,4 +1,4 @@
-"""Draw comparisons: ratio and interval, marked by verdict, and the range that counts as the same."""
+"""Draw the ratios of comparisons with their intervals, marked by verdict, and the range that counts as the same."""
 
 from dataclasses import replace
 
@@ -34,11 +34,17 @@ TIMES = "← times as fast · times as long →"
 def draw_comparisons(
     results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True
 ) -> Figure:
-    """Draw the comparisons of `factors` (default: all) on a metric (default: the deciding metric), a row each.
+    """Draw comparisons on a metric, one per row.
 
-    Draw a panel per place and pair of levels, or a single panel for more than `PANELS`. If given `factors` and the
-    deciding metric, include arms that the configuration does not compare. Without comparisons, return a figure without
-    panels, which reports this if `otherwise`.
+    There is a panel for each place and pair of levels, or a single panel if there would be more than `PANELS`. If
+    `factors` are given and the metric is the deciding one, include comparisons that the configuration does not request.
+    If there are no comparisons, the figure has no panels.
+
+    Args:
+        results: the results of the run.
+        factors: the compared factors; None for all.
+        metric: the metric; an empty string for the one that decides.
+        otherwise: if there are no comparisons, return a figure that reports this.
     """
     decides = results.report.metrics[0].name
     rows = results.get_comparisons(metric)
@@ -61,14 +67,18 @@ def draw_comparisons(
 
 
 def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
-    """Draw the comparisons of the question, then the largest decided effects, and in a second figure the others."""
+    """Draw the main comparisons in one figure and the others in a second one.
+
+    The main comparisons are those of the factor in the study's question, followed by the largest decided effects, up to
+    `most` in all.
+    """
     rows = results.get_comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0)
     effect = effect.where(rows["verdict"] != Outcome.SAME, 0)
     rows = rows.assign(decided=decided, own=rows["factor"] == list_asked_factors(results)[0], effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
-    # The question's factor gets half of the rows.
+    # Reserve up to half of the rows for the factor in the question.
     first = pd.concat([rows[rows["own"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most)
     first = first.sort_values(["own", "decided", "effect"], ascending=False, kind="stable")
@@ -97,14 +107,17 @@ def write_caption(results: Results, rows: pd.DataFrame) -> str:
 
 
 def select_numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the numbers of a figure of comparisons for its CSV."""
+    """Select the columns that the CSV file of a figure of comparisons contains."""
     columns = ["factor", "baseline", "contender", *results.report.names, "state", "metric", "blocks"]
     columns += ["baseline_s", "contender_s", *JUDGED]
     return rows[[column for column in columns if column in rows]]
 
 
 def build_verdict_table(results: Results) -> Table:
-    """Build the table of all comparisons on the deciding metric: ratio, interval, corrected p, looks and verdict."""
+    """Build the table of all comparisons on the deciding metric.
+
+    It shows the ratio with its interval, the corrected p value, the number of blocks and looks, and the verdict.
+    """
     rows = pd.concat([results.get_comparisons(), results.contest]).reset_index(drop=True)
     if rows.empty:
         return Table("all-verdicts", "", pd.DataFrame())
@@ -128,7 +141,7 @@ def build_verdict_table(results: Results) -> Table:
 
 
 def _format_states(rows: pd.DataFrame) -> list[str]:
-    """Return how many blocks decided each comparison, or left it open or given up, and how many there may be."""
+    """Write, for each comparison, after how many blocks it was decided, given up or left undecided, and the maximum."""
     states = rows[["decision", "blocks", "most_repeats"]].itertuples(index=False, name=None)
     how = {"same": "decided", "open": "undecided"}
     return [
@@ -138,7 +151,10 @@ def _format_states(rows: pd.DataFrame) -> list[str]:
 
 
 def draw_looks(results: Results) -> Figure:
-    """Draw the interval of each comparison after each look; without panels if all were decided at the first."""
+    """Draw the interval of each comparison after each look.
+
+    Only comparisons with several looks are shown, at most `LOOKED`. If there are none, the figure has no panels.
+    """
     rows = results.looks
     name, title = "looks", "Intervals as blocks were added"
     if rows.empty:
@@ -158,14 +174,14 @@ def draw_looks(results: Results) -> Figure:
 
 
 def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
-    """Build a panel of comparisons of several factors and places, with full names."""
+    """Build a panel of comparisons with different factors and places, labeled with their full names."""
     if rows.empty:
         return ()
     return (build_panel(rows, *_name_comparisons(rows, results), results),)
 
 
 def _name_comparisons(rows: pd.DataFrame, results: Results) -> tuple[list[str], str]:
-    """Return the name of each comparison, and the place and levels that all or most of them share."""
+    """Return a label for each comparison, and a text with the place and levels that all or most of them share."""
     named, cells = results.names, rows.to_dict("records")
     places = {named.format_place(row) for row in cells}
     inside = results.select_varying_factors(
@@ -195,7 +211,10 @@ def _build_pair_panel(rows: pd.DataFrame, results: Results) -> Panel:
 
 
 def build_panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) -> Panel:
-    """Build a panel of comparisons from the top down, with names of ratio, label and any verdict except an order."""
+    """Build a panel of comparisons, from top to bottom in the order of `rows`.
+
+    Each row is labeled with its ratio and name, and with its verdict unless this is faster or slower.
+    """
     metric = results.report.get_metric(rows["metric"].iloc[0])
     ratios = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
     rows = rows.assign(text=[format_multiple(*ratio, metric.is_time) for ratio in ratios])
@@ -228,7 +247,7 @@ def build_panel(rows: pd.DataFrame, names: list[str], title: str, results: Resul
     low, high = panel.compute_x_range()
     if not metric.is_time:
         return replace(panel, x_ticks=choose_round_ticks(low, high))
-    # Use round multiples on both sides of 1: times as fast to the left, times as long to the right.
+    # Place ticks at round multiples on both sides of 1. Left of 1, they mean times as fast; right of 1, times as long.
     steps = [tick for tick in choose_round_ticks(1.0, max(high, 1 / low)) if tick > 1]
     if sum((low <= 1 / step) + (step <= high) for step in steps) > TICKS:
         steps = steps[1::2]

@@ -1,4 +1,4 @@
-"""Describe how a run was measured and judged, its controls of the verdict rule, and the limits of its data."""
+"""Describe how a run was measured and judged, the results of its controls, and the limits of its data."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ TROUBLES = ("invalid", "edited", "failed")
 
 
 def describe_control(verdicts: pd.DataFrame) -> str:
-    """Describe the verdicts on A/A pairs, cells measured twice under two names."""
+    """Describe the verdicts on A/A pairs, in which the same cell is measured twice under two names."""
     rows = _select_controls(verdicts)
     rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
@@ -42,7 +42,10 @@ def describe_control(verdicts: pd.DataFrame) -> str:
 
 
 def describe_slowed(facts: dict) -> str:
-    """Describe how many planted slowdowns the runs of this machine detected; "" without any."""
+    """Describe how many deliberate slowdowns were detected, over all runs on this machine.
+
+    The text is empty if there are no slowed controls.
+    """
     counts = facts.get("controls") or {}
     levels = sorted(SHARES.keys() & counts.keys(), key=SHARES.get, reverse=True)
     if not levels:
@@ -65,7 +68,7 @@ def describe_slowed(facts: dict) -> str:
 
 
 def describe_further_twins(run: Results) -> list[str]:
-    """Describe each further twin, which renews something that a cell keeps across blocks, in a line."""
+    """Describe, in one line each, the verdicts on twins with another copy of the data or another build."""
     rows, counts = _select_controls(run.verdicts), run.facts.get("controls") or {}
     lines = []
     for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
@@ -86,7 +89,7 @@ def describe_further_twins(run: Results) -> list[str]:
 
 
 def _describe_kept(run: Results) -> list[str]:
-    """List the data and builds that cells kept across all blocks, which limit their verdicts (METHOD 6)."""
+    """Warn that all blocks used the same copy of the data or the same build, which limits the verdicts (METHOD 6)."""
     rows = run.verdicts
     if run.report.unit != "block" or rows.empty or not rows["verdict"].isin(JUDGED).any():
         return []
@@ -96,7 +99,7 @@ def _describe_kept(run: Results) -> list[str]:
 
 
 def _describe_unseen_stalls(run: Results) -> list[str]:
-    """Describe the stalls that the blocks of arms with the verdict same may have missed (METHOD 17)."""
+    """Describe how frequent stalls could be without being observed in comparisons judged the same (METHOD 17)."""
     rows = run.get_comparisons()
     blocks = rows["blocks"][rows["verdict"] == Outcome.SAME] if run.report.unit == "block" and len(rows) else []
     return (
@@ -107,7 +110,7 @@ def _describe_unseen_stalls(run: Results) -> list[str]:
 
 
 def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
-    """Return the comparison of the most slowed control if it was judged and not found slower, else None."""
+    """Return the comparison with the most slowed control if it was judged but not found slower; otherwise None."""
     if verdicts.empty or "control" not in verdicts:
         return None
     level = max(SHARES, key=SHARES.get)
@@ -117,9 +120,10 @@ def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
 
 
 def find_insensitivity(run: Results) -> str:
-    """Write which differences the run cannot detect if an effect that it reports or leaves open is as small; else "".
+    """Warn that the run cannot detect small differences, if it did not detect its most slowed control.
 
-    The limit is known if the run missed its most slowed control: the detectable ratio of that comparison.
+    The limit is the detectable ratio of that comparison. The text is empty if the run detected the control, or if it
+    reports no effect below the limit and leaves no comparison undecided.
     """
     control = find_missed_control(run.verdicts)
     if not control or not math.isfinite(control.get("detectable_ratio", math.nan)):
@@ -140,7 +144,7 @@ def find_insensitivity(run: Results) -> str:
 
 
 def _name_slowed_arm(control: Mapping, run: Results) -> str:
-    """Name the cell of a planted slowdown by the levels of the factors that the run varies, and its place."""
+    """Name the cell that a slowed control repeats, by its levels of the factors that vary in the run and its place."""
     cells = run.cells[run.cells["cell"] == control["baseline"]]
     if cells.empty:
         return str(control["baseline"])
@@ -151,7 +155,7 @@ def _name_slowed_arm(control: Mapping, run: Results) -> str:
 
 
 def count_needed_blocks(blocks: float, detectable_ratio: float, ratio: float = WORTHWHILE) -> float:
-    """Return the number of blocks that would detect `ratio`, given the ratio that `blocks` detect (METHOD 5)."""
+    """Return how many blocks are needed to detect `ratio` if `blocks` blocks detect `detectable_ratio` (METHOD 5)."""
     return blocks * max(1, math.log(detectable_ratio) / math.log(ratio)) ** 2
 
 
@@ -164,7 +168,7 @@ def _describe_remedy(control: Mapping) -> str:
 
 
 def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Select the comparisons of cells with their controls, with their level; older tables lack it."""
+    """Select the comparisons of cells with their controls. Add the column `control` to older tables that lack it."""
     rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
     return rows.assign(control=rows.get("control", ""))
 
@@ -174,13 +178,13 @@ def _format_percent(share: float) -> str:
 
 
 def describe_families(verdicts: pd.DataFrame) -> list[str]:
-    """Describe the expected share of verdicts that rest on chance alone, over all families of a report."""
+    """Describe how often verdicts are expected to be due to chance alone, given the number of families of a report."""
     rows = verdicts[(verdicts["role"] != "control") & verdicts["verdict"].isin(JUDGED)] if len(verdicts) else verdicts
     if rows.empty:
         return []
     deciding = rows["role"] == "decides"
     counts = [len(part.groupby(["factor", "metric"])) for part in (rows[deciding], rows[~deciding])]
-    # Looks after adding blocks give chance further opportunities (METHOD 5).
+    # Judging again after adding blocks increases the probability of false verdicts (METHOD 5).
     looks = rows.get("looks", pd.Series(1, rows.index)).astype(float).max()
     level = 100 * (stats.MOST if looks > 1 and "look" not in rows else stats.LEVEL)
     parts = [
@@ -192,7 +196,10 @@ def describe_families(verdicts: pd.DataFrame) -> list[str]:
 
 
 def describe_looks(run: Results) -> str:
-    """Describe how many comparisons of a run that measures until it can decide are decided; "" if repeats are fixed."""
+    """Describe how many comparisons are decided in a run that measures until it can decide.
+
+    The text is empty if the number of repeats is fixed.
+    """
     rows = run.get_comparisons()
     if "most_repeats" not in rows or rows.empty:
         return ""
@@ -207,12 +214,15 @@ def describe_looks(run: Results) -> str:
 
 
 def get_verdict_meanings(percent: float) -> dict[str, str]:
-    """Return the meaning of each verdict if differences within `percent` count as the same."""
+    """Return the explanation of each verdict, where differences up to `percent` count as the same."""
     return {verdict: meaning.format(percent=percent) for verdict, meaning in words.MEANINGS.items()}
 
 
 def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
-    """Count repeats that failed or broke a rule of measuring and, if they are `blocks`, cells with too few to judge."""
+    """Describe how many repeats are invalid, edited or failed.
+
+    If repeats are `blocks`, also describe how many cells have too few of them for a verdict.
+    """
     lines = []
     for kind in TROUBLES:
         counts = cells[kind] - (cells["edited"] if kind == "invalid" else 0)
@@ -228,7 +238,7 @@ def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
 
 
 def describe_method(run: Results, own: Iterable[str]) -> list[str]:
-    """Describe briefly how the run was measured and judged, including sentences that only the study knows."""
+    """Describe briefly how the run was measured and judged. `own` contains additional sentences from the study."""
     if run.verdicts.empty:
         return [words.fill("method of values")]
     title, meanings = run.report.metrics[0].title, get_verdict_meanings(run.same_percent).items()
@@ -247,7 +257,7 @@ def describe_method(run: Results, own: Iterable[str]) -> list[str]:
 
 
 def list_explanations(run: Results, factor: str, explanations: Mapping[str, str]) -> list[str]:
-    """List a sentence for each level of a factor in the run that has an explanation."""
+    """Return a sentence for each level of a factor that occurs in the run and has an explanation."""
     there = set(run.cells[factor])
     return [f"{code(level)}: {explanation}." for level, explanation in explanations.items() if level in there]
 
@@ -267,7 +277,7 @@ def _describe_order(order: dict) -> list[str]:
 
 
 def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
-    """Warn that blocks resemble the blocks before them, while verdicts assume independence (METHOD 17)."""
+    """Warn if consecutive blocks are correlated, because verdicts assume that they are independent (METHOD 17)."""
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
         return []
@@ -275,7 +285,7 @@ def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
 
 
 def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
-    """List the limits of these data, including limits that only the study knows."""
+    """Describe the limits of a run's data. `own` contains additional limits from the study."""
     cells = run.measured
     lines = [f"{prose.capitalize_first(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
     if (cells["cache"] == "cold").any():
@@ -309,7 +319,7 @@ def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     ]
     lines += references.list_limits(run)
     lines += _describe_unseen_stalls(run)
-    # Published studies define their measuring; a comparison of runs has the limits of all its runs.
+    # Published studies were measured by others, and a comparison of runs lists the limits of each run.
     lines += [] if {"published", "sides"} & run.facts.keys() else _describe_kept(run)
     if run.withheld:
         lines.append(words.fill("withheld", many=prose.format_count(len(run.withheld), "statement")))

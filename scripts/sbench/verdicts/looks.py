@@ -1,7 +1,8 @@
-"""Judge a family at several looks, as blocks are added, with one error level for all looks together (METHOD 5, 17).
+"""Judge a family of comparisons repeatedly as blocks are added, with a joint error level for all looks (METHOD 5, 17).
 
-Each sign flip of whole blocks is followed over all looks: the flips that exceed a threshold at a look keep the part of
-the level that they spent, so no look pays for another that is nearly alike.
+A look is an interim analysis. Each random sign flip of whole blocks is followed over all looks. A flip that exceeded
+the threshold at an earlier look does not use up more of the error level at later looks. Looks at nearly the same data
+therefore cost almost nothing.
 """
 
 import itertools
@@ -29,19 +30,20 @@ from sbench.verdicts.stats import (
     has_enough_blocks,
 )
 
-# Blocks after which a run is judged: even numbers, with growing gaps as each look spends a part of the level.
+# The numbers of blocks after which a run is judged. They are even, and the gaps grow because each look spends a part of
+# the error level.
 LOOKS = (6, 8, 10, 12, 16, 20, 26, 32, 40)
-# Seeded continuations of each flip of the first 12 blocks.
+# The number of random continuations of each flip of the first 12 blocks.
 CONTINUATIONS = 4
-# The part of the level that the first call leaves to later calls, which add blocks to a run that had ended.
+# The part of the error level that is reserved for later calls that add blocks to a finished run.
 RESERVE = 0.1
-# Standard errors between no effect and an effect that a family of usual size shows with a power of 0.8.
+# The size, in standard errors, of an effect that a family of typical size detects with a power of 0.8.
 _REACH = 3.2 + 0.84
 # States of a comparison at a look.
 DECIDED, SAME, GIVEN_UP, OPEN = "decided", "same", "given up", "open"
-# Choices of later blocks in the test of a shift.
+# The number of permutations in the test of whether later blocks differ.
 _CHOICES = 2_000
-# Blocks from which the scatter is known well enough to give a comparison up.
+# The minimum number of blocks for giving a comparison up, so that its scatter is known well enough.
 _SURE = 8
 
 
@@ -49,9 +51,9 @@ class Schedule(NamedTuple):
     """The looks at a run.
 
     Attributes:
-        ends: number of blocks at each look, ascending.
-        levels: the part of the error level that all looks up to each spend together.
-        most: number of blocks at which the run ends at the latest.
+        ends: the number of blocks at each look, in ascending order.
+        levels: the cumulative error level spent at each look.
+        most: the maximum number of blocks of the run.
     """
 
     ends: list[int]
@@ -60,14 +62,15 @@ class Schedule(NamedTuple):
 
 
 class State(NamedTuple):
-    """A comparison at a look.
+    """The state of a comparison at a look.
 
     Attributes:
-        look: number of the look, from 1.
-        verdict: its verdict at that look.
-        is_given_up: whether `most` blocks would not show the difference that it is to resolve.
-        needed: blocks that would show it with a power of about 0.8.
-        t, critical: its |t| and the threshold of its family.
+        look: the number of the look, starting at 1.
+        verdict: the verdict at that look.
+        is_given_up: whether even `most` blocks would not suffice to detect the difference to resolve.
+        needed: the number of blocks that would detect it with a power of about 0.8.
+        t: the |t| of the comparison.
+        critical: the threshold of its family.
     """
 
     look: int
@@ -79,24 +82,28 @@ class State(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return decided, same, given up or open."""
+        """The name of the state: "decided", "same", "given up" or "open"."""
         if self.verdict.verdict == Outcome.SAME:
             return SAME
         return DECIDED if self.verdict.verdict in ORDERED else GIVEN_UP if self.is_given_up else OPEN
 
 
 def list_looks(first: int, most: int) -> list[int]:
-    """Return the numbers of blocks after which a run of `first` to `most` blocks is judged."""
+    """Return the numbers of blocks at which to judge a run with at least `first` and at most `most` blocks."""
     between = [blocks for blocks in LOOKS if first < blocks < most]
     return sorted({first, *between, most})
 
 
 def plan_schedule(ends: Sequence[int], mosts: Sequence[int]) -> Schedule:
-    """Return the looks after `ends` blocks; `mosts` are the largest numbers of blocks that the run had at each look.
+    """Distribute the error level over the looks of a run.
 
-    The level spent grows linearly with the blocks, from 1/32 at 6 (p of 6 blocks is a multiple of it) to 90 % of
-    `LEVEL` at the most. If a later call raises the most, its looks spend half of what is left. A run whose only look is
-    its last spends `LEVEL`.
+    The level spent grows linearly with the number of blocks, from 1/32 at 6 blocks (whose p values are multiples of
+    1/32) to 90 % of `LEVEL` at the maximum number of blocks. If a later call raises this maximum, its looks spend half
+    of the remaining level. If the first look is already at the maximum, it spends all of `LEVEL`.
+
+    Args:
+        ends: the number of blocks at each look.
+        mosts: the maximum number of blocks that was configured at each look.
     """
     if ends[0] >= mosts[0]:
         return Schedule(list(ends), [LEVEL] * len(ends), max(mosts))
@@ -120,26 +127,31 @@ def judge_looks(
     beside: Floats | None = None,
     seed: int = 1,
 ) -> list[list[State]]:
-    """Return the states of each comparison of a family at the looks that add blocks to it, until one ends it.
+    """Judge the comparisons of a family at each look until they are decided or given up.
 
-    At look k the threshold c_k is the smallest with share{s: T(s, n_j) > c_j for some j <= k} <= the level spent; T is
-    the largest |t| of the family under the flip s of whole blocks. As the thresholds depend on |d| alone, the measured
-    signs are one of equally likely flips, so the error over all looks is at most the level spent (path-wise spending in
-    the manner of Lan & DeMets, Biometrika 70, 1983, on the flips of Westfall & Young, 1993). A comparison that is
-    decided or given up stays in T with the blocks until then: its later blocks change neither its verdict nor another.
+    Threshold: at look k, c_k is the smallest value with share{s: T(s, n_j) > c_j for some j <= k} <= the level spent,
+    where T is the largest |t| of the family under the flip s of whole blocks. The thresholds depend only on |d|, and
+    under the null hypothesis the measured signs are one of equally likely flips. Therefore, the error over all looks is
+    at most the level spent. This is error spending as in Lan & DeMets (Biometrika 70, 1983), applied to the flips of
+    Westfall & Young (1993). Comparisons that are decided or given up remain in T with their blocks up to that look.
+    Their later blocks affect neither their verdicts nor those of other comparisons.
 
-    A comparison is given up, from 8 blocks on, if s x (3.2 + 0.84) / sqrt(most) exceeds both ln(1 + resolve) and
-    |median d| + s / sqrt(n): at `most` blocks it could not be shown. This never makes a verdict.
+    Giving up: a comparison with at least 8 blocks is given up if s x (3.2 + 0.84) / sqrt(most) exceeds both
+    ln(1 + resolve) and |median d| + s / sqrt(n), because `most` blocks would not suffice to decide it. Giving up does
+    not affect the verdict.
 
     Args:
-        d: (blocks, comparisons) of ln(contender / baseline), NaN for a missing block.
-        schedule: the looks (`plan_schedule`); the last is after all blocks.
+        d: array (block, comparison) of ln(contender / baseline); NaN for missing blocks.
+        schedule: the looks (see `plan_schedule`); the last one is after all blocks.
         equivalence_percent: as for `stats.judge_family`.
-        resolve_percent: difference that a comparison is to show at the most blocks.
-        estimate_mean: returns the ratio of mean times of a comparison (second argument) over the blocks up to a number
-            (first), which must be the same, too, for `same`.
-        beside: d of further comparisons of the family, which get no verdict here.
-        seed: seed of the flips beyond 12 blocks.
+        resolve_percent: the difference that a comparison should be able to detect at the maximum number of blocks.
+        estimate_mean: called with a number of blocks and a comparison's index, returns its ratio of mean times over
+            these first blocks. The verdict `same` requires that the means are the same, too.
+        beside: `d` of further comparisons in the family, for which no states are returned.
+        seed: the seed of the flips beyond 12 blocks.
+
+    Returns:
+        For each comparison, its states. Looks that added no block to the comparison have no state.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     count, bound = d.shape[1], math.log1p(equivalence_percent / 100)
@@ -168,7 +180,7 @@ def judge_looks(
         detectable[~enough] = math.nan
         for number, of_comparison in enumerate(states):
             has_left = of_comparison and of_comparison[-1].name != OPEN
-            # Without a further block there is nothing to judge.
+            # Do not judge the comparison again if it has no additional block.
             if has_left or (of_comparison and of_comparison[-1].verdict.blocks == n[number]):
                 continue
             outcome = Outcome.TOO_FEW
@@ -196,10 +208,11 @@ def judge_looks(
 
 
 def compute_shift_p(d: Floats, first: int, seed: int = 1) -> float:
-    """Return the p of later blocks that differ from the `first` ones, over all comparisons; NaN without later blocks.
+    """Test whether the blocks after the first `first` ones differ from them, and return the p value.
 
-    The sum over comparisons of the squared difference between the means of later and of first blocks, in units of its
-    standard error, is compared with the sums for other choices of the later blocks (a permutation test).
+    This is a permutation test. For each comparison, take the difference between the means of the later and the first
+    blocks, in units of its standard error. The statistic is the sum of its square over all comparisons. The result is
+    NaN if no comparison has both later blocks and enough first ones.
     """
     present = np.isfinite(d)
     d = d[:, (present[:first].sum(axis=0) >= MIN_BLOCKS) & (present[first:].sum(axis=0) > 0)]
@@ -220,7 +233,13 @@ def compute_shift_p(d: Floats, first: int, seed: int = 1) -> float:
 
 
 def _choose_threshold(largest: Floats, crossed: Flags, spent: float) -> float:
-    """Return the smallest threshold that lets no more flips cross than the level spent allows."""
+    """Return the smallest threshold for which the fraction of flips that have ever crossed it is at most `spent`.
+
+    Args:
+        largest: the largest |t| of the family under each flip.
+        crossed: which flips crossed the threshold at earlier looks.
+        spent: the cumulative error level.
+    """
     allowed = math.floor(spent * len(largest)) - int(crossed.sum())
     free = np.sort(largest[~crossed])[::-1]
     if allowed <= 0:
@@ -236,14 +255,17 @@ def _divide(t: Floats, critical: float) -> Floats:
 
 @cache
 def _build_flips(most: int, seed: int) -> Floats:
-    """Build signs (flips, blocks), the identity first: all flips of 12 blocks, each with seeded continuations."""
+    """Build an array (flip, block) of signs, with the identity in the first row.
+
+    It contains all flips of the first 12 blocks up to a global sign, each with random continuations for later blocks.
+    """
     first = min(most, ALL_FLIPS_UP_TO)
     signs = np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=first - 1)])
     if most <= first:
         return signs
     random = np.random.default_rng(seed)
     signs = np.repeat(signs, CONTINUATIONS, axis=0)
-    # Block by block, so that a larger `most` continues the same flips.
+    # Draw block by block, so that the flips for a larger `most` begin with the same signs.
     later = random.choice((1.0, -1.0), (most - first, len(signs))).T
     later[0] = 1.0
     return np.hstack([signs, later])
