@@ -50,7 +50,7 @@ class Open(NamedTuple):
     Attributes:
         blocks: the numbers of the blocks that measure `cells`.
         conditional: the subset of `blocks` that only `fresh` cells need, and which are useless without `needs`.
-        fresh: the names of the cells that have no record yet.
+        fresh: the names of the cells without a record.
         needs: the artefacts of the libraries and datasets that the fresh cells use.
         anew: cell name -> the existing blocks in which the user wants only this cell measured again.
         draw, round, cells: as in `Order`.
@@ -77,7 +77,7 @@ def get_order_seed(config: dict, study: str) -> str:
 
 
 def build_order(names: Sequence[str], seed: str, block: int, draw: int | None) -> list[str]:
-    """Return the cell names in the order in which a block measures them.
+    """Return the cell names in the measuring order of a block.
 
     The order is pseudorandom and differs between blocks and draws. The relative order of two cells does not depend on
     which other cells there are. If `draw` is None, the names are not shuffled; this is for studies in which a
@@ -155,7 +155,7 @@ def list_pairs(cells: Iterable[Cell], compare: Sequence[dict]) -> list[tuple[str
 
 
 def count_cut_pairs(cells: Iterable[Cell], names: Collection[str], compare: Sequence[dict]) -> int:
-    """Count the comparisons of which exactly one of the two cells is in `names`."""
+    """Count the comparisons that have exactly one of their two cells in `names`."""
     return sum((base in names) != (other in names) for base, other in list_pairs(cells, compare))
 
 
@@ -199,7 +199,7 @@ def count_lacking_blocks(cells: Sequence[Cell], compare: Sequence[dict], session
 
 
 def list_failing_cells(cells: Iterable[Cell], sessions: Measured) -> list[str]:
-    """Return the names of the cells that were measured, but have no usable record."""
+    """Return the names of the cells that were measured, but lack a usable record."""
     return [cell.name for cell in cells if cell.name in sessions and set(sessions[cell.name].values()) == {None}]
 
 
@@ -266,7 +266,7 @@ def list_data_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:
 
 
 def list_begun_blocks(sessions: Measured) -> set[int]:
-    """Return the numbers of all blocks in which at least one cell was measured."""
+    """Return the numbers of all blocks with at least one measured cell."""
     return {block for blocks in sessions.values() for block in blocks}
 
 
@@ -277,7 +277,7 @@ def list_next_blocks(numbers: Collection[int], many: int) -> list[int]:
 
 
 def get_last_block(opened: Open) -> int:
-    """Return the number of the last block in which the session measures a cell; 0 if there is no such block."""
+    """Return the number of the last block that the session measures, at least partly; 0 if it measures none."""
     return max(itertools.chain(opened.blocks, *opened.anew.values()), default=0)
 
 

@@ -225,7 +225,7 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
 
 
 def _describe_replacement(value: object, wanted: list[str]) -> str:
-    """Suggest a correction for a value of the wrong type; return an empty string if there is none."""
+    """Suggest a correction for a value of the wrong type; return an empty string if no correction is known."""
     if isinstance(value, float) and value.is_integer() and "integer" in wanted:
         return f"; write {value:.0f}"
     return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""

@@ -86,7 +86,7 @@ def expect_promised(environment: dict, seen: dict) -> None:
 def read_fingerprint(kept: Kept) -> str:
     """Return the JSON text of the fingerprint that a record refers to.
 
-    The result is an empty string if the record has no reference, or if the file is missing, unreadable or changed.
+    The result is an empty string if the record lacks a reference, or if the file is missing, unreadable or changed.
     """
     reference = ((kept.record or {}).get("provenance") or {}).get("software")
     return (
@@ -126,7 +126,7 @@ def describe_environments(kept: Iterable[Kept], compare: Iterable[dict]) -> list
 
 
 def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
-    """Return a line that counts the measured records without a fingerprint; an empty list if there are none."""
+    """Return a line that counts the measured records without a fingerprint; an empty list if all have it."""
     measured = [one for one in kept if one.record and one.record["status"] == "done"]
     count = sum(not read_fingerprint(one) for one in measured)
     line = f"{count} of {len(measured)} records lack a fingerprint of the measuring software"

@@ -150,7 +150,7 @@ def is_skipped(path: Path) -> bool:
 
 
 def is_edited(record: dict) -> bool:
-    """Return whether a record was changed after it was written (METHOD 23); False if it has no digest."""
+    """Return whether a record was changed after it was written (METHOD 23); False if it lacks a digest."""
     return "digest" in record and record["digest"] != compute_digest(record)
 
 

@@ -34,7 +34,7 @@ class Cell:
         levels: factor -> level (a string), in schema order. The level of `control` is an empty string for ordinary
             cells, and "twin", a key of `ANEW`, or a level in `sbench.probe.slowed` for controls.
         settings: the input of the measuring program. Different settings make a different cell.
-        dataset: the id of the dataset that the cell reads; an empty string if the study has no datasets.
+        dataset: the id of the dataset that the cell reads; an empty string if it reads none.
         twin_of: the name of the cell that a control repeats; an empty string for ordinary cells.
     """
 
@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def library(self) -> str:
-        """The environment name of the library under test; an empty string if the study has no libraries.
+        """The environment name of the library under test; an empty string if the study tests none.
 
         A rebuilt twin has a separate environment.
         """
@@ -61,7 +61,7 @@ class Study:
 
     Attributes:
         name: the name of the study's folder in scripts/sbench/studies.
-        environment: the name of the file in envs/ from which conda creates the environment that cells run in.
+        environment: the name of the file in envs/ that specifies the conda environment of the cells.
         spans_nodes: whether cells can run on several nodes of a cluster, according to a factor `nodes`.
         of_tasks: the metrics of single tasks. They are not compared between cells with different numbers of tasks.
         of_record: keys of each record that the report uses in addition to the tables.
@@ -172,7 +172,7 @@ class Study:
         return {"requests": 0, "bytes": 0, "seconds": 0}
 
     def compute_forecast(self, cell: "Cell", config: dict) -> float | None:
-        """Return the forecast number of seconds that a cell's reads take; None if there is no forecast."""
+        """Return the forecast number of seconds that a cell's reads take; None if it cannot be forecast."""
         return None
 
     def find_published_time(self, settings: dict) -> tuple[float, str] | None:
@@ -215,7 +215,7 @@ class Study:
         Args:
             matrix: the rows of matrix.csv, without omitted combinations.
             kept: the records of these cells.
-            imported: the artefact of external results; empty if there are none.
+            imported: the artefact of external results; empty if the study imports none.
             config: the configuration, with the section of this study only.
 
         Returns:

@@ -138,7 +138,7 @@ class Call:
         return opened
 
     def _has_ended(self, study: str, opened: blocks.Open) -> bool:
-        """Return whether a study has no blocks left to measure, and its last look requested none."""
+        """Return whether all blocks of a study are measured, and its last look did not request more."""
         orders = blocks.read_orders(blocks.get_looks_folder(self.run, study))
         return not blocks.get_last_block(opened) and bool(orders) and not orders[-1].blocks
 
@@ -146,7 +146,7 @@ class Call:
         """Check that an interpreter can run the programs, and that no jobs of an earlier call are in the Slurm queue.
 
         Raises:
-            Problem: there is no such interpreter, or there are such jobs.
+            Problem: the interpreter does not exist, or such jobs are queued.
         """
         if self._python.startswith(".venv") and not Path(self._python).exists():
             raise Problem(
@@ -375,7 +375,7 @@ def is_done(path: str) -> bool:
 
 
 def get_conda_of_study(wildcards: Wildcards) -> str:
-    """Return the conda environment in which the cells of a study run."""
+    """Return the conda environment that the cells of a study run in."""
     return f"../envs/{studies.get_study(wildcards.study).environment}.yaml"
 
 

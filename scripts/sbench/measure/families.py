@@ -94,7 +94,7 @@ class Blocks:
         return plan_schedule([int(place) + 1 for place in last], [int(mosts[place]) for place in last])
 
     def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
-        """Return a column as an array (block, cell), with missing values where there is no usable record.
+        """Return a column as an array (block, cell), with missing values where no usable record exists.
 
         The column `status` includes unusable records, and the columns in `_OF_TIMED_OUT` include timed-out records.
         """
@@ -240,7 +240,7 @@ class Family:
         return differs
 
     def _describe_dropped_blocks(self, number: int, complete: Flags, used: Flags, end: int) -> Iterator[str]:
-        """Describe the blocks that a comparison excludes, and those in which an arm hit the time limit.
+        """Describe the blocks that a comparison excludes, and those with an arm that hit the time limit.
 
         Consider only the first `end` blocks.
         """
@@ -260,7 +260,7 @@ class Family:
                 yield f"{_format_blocks(self._blocks[those])} {how}"
 
     def _count_losses(self, number: int, end: int) -> tuple[int, int, int]:
-        """Count the blocks, of the first `end`, in which both arms were attempted, and the unusable records in them.
+        """Count the blocks with attempts at both arms among the first `end`, and the unusable records in them.
 
         Returns:
             The number of blocks, and the numbers of unusable records of the baseline and the contender.
@@ -368,7 +368,7 @@ class Family:
     def _difference_notes(self) -> list[str]:
         """Describe the differences in code, data or software between the arms of each comparison, in usable blocks.
 
-        The text is an empty string if there are none.
+        The text is an empty string if the arms do not differ.
         """
         notes: list[list[str]] = [[] for _ in self._pairs]
         fingerprints = self._get_arms("software")
@@ -428,7 +428,7 @@ def _describe_verdict(
 
 
 def _count_slow_blocks(d: Floats) -> tuple[int, int, float]:
-    """Count the blocks in which the baseline or the contender was unusually slow, which medians do not show.
+    """Count the blocks with an unusually slow baseline or contender, which medians do not show.
 
     Returns:
         The number of slow blocks of the baseline, that of the contender, and the median factor by which the ratio

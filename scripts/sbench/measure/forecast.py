@@ -27,7 +27,7 @@ class Forecast(NamedTuple):
 
     Attributes:
         least: the duration of the first round.
-        likely: the median of simulated runs; None if there is no earlier run of the same cells.
+        likely: the median of simulated runs; None without an earlier run of the same cells.
         most: the duration if no comparison is decided early, limited by the budget.
     """
 
@@ -141,7 +141,7 @@ def _read_earlier_run(program: Study, cells: list[Cell]) -> tuple[pd.DataFrame, 
     """Find the latest run that measured all `cells` together in at least `MIN_BLOCKS` blocks.
 
     Returns:
-        The matrix and the runs in these blocks; None if there is no such run.
+        The matrix and the runs in these blocks; None if such a run does not exist.
     """
     names = {cell.name for cell in cells}
     for folder in sorted(Path("results").glob(f"*/{program.name}/"), key=lambda path: -path.stat().st_mtime):

@@ -37,7 +37,7 @@ _MACHINE = ("node", "cpu", "ram_bytes")
 def write_results(config: dict, study: str, results: Path, imported: dict) -> None:
     """Compute the tables and the facts of a study, and then write them to CSV files and facts.json.
 
-    `results` is the folder of the run. `imported` is the artefact of external results; empty if there are none.
+    `results` is the folder of the run. `imported` is the artefact of external results; empty if the study imports none.
     """
     folder = results / study
     matrix, kept = read_study(folder, config["run"], study)
@@ -94,7 +94,7 @@ def write_tables(made: dict[str, pd.DataFrame], folder: Path) -> None:
 def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
     """Collect the facts for a study's report.
 
-    `results` is the folder of the run. `imported` is the artefact of external results; empty if there are none.
+    `results` is the folder of the run. `imported` is the artefact of external results; empty if the study imports none.
     """
     plan = read_json(results / study / "plan.json")
     measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
@@ -177,7 +177,7 @@ def compare_nodes(measured: Sequence[dict]) -> list[dict]:
 
 
 def count_orders(measured: Sequence[dict]) -> dict:
-    """Count the different orders in which blocks measured their cells.
+    """Count the different measuring orders of the blocks.
 
     Returns:
         An empty dictionary if a record lacks its position, otherwise:
@@ -233,7 +233,7 @@ def list_failed_attempts(results: Path) -> list[dict]:
 
 
 def list_hosts(record: dict) -> list[dict]:
-    """Return the machines on which a record was measured.
+    """Return the machines that measured a record.
 
     This is the record's host, or the hosts of its worker processes if any of them ran on another node.
     """
@@ -245,7 +245,7 @@ def list_hosts(record: dict) -> list[dict]:
 
 
 def describe_unsealed(measured: list[dict]) -> list[str]:
-    """Return a line that counts the records without a digest; an empty list if there are none."""
+    """Return a line that counts the records without a digest; an empty list if all have it."""
     count = sum("digest" not in record for record in measured)
     line = f"{count} of {len(measured)} records predate digests: they count, but later edits would not be noticed"
     return [line] if count else []
@@ -315,7 +315,7 @@ def merge_controls(
     folder, so that the report does not change if those runs are removed.
 
     Returns:
-        An empty dictionary if there is no slowed control, otherwise:
+        An empty dictionary without slowed controls, otherwise:
 
         - runs: the number of runs with controls, including this one;
         - slow5, slow10: [number found slower, number judged] for slowed cells;

@@ -93,7 +93,7 @@ def judge_runs(
 
     Harness: if the harness takes more than 10 % of an arm's `total`, this share could belong to one of the arms alone.
     The ratio is then the possible ratio closest to 1, and `harness_percent` is the share. If it is unclear which arm is
-    faster, the comparison is `not comparable` and has no ratio.
+    faster, the comparison is `not comparable`, without a ratio.
 
     Blocks: a block counts if both arms have a valid record of the same session on the same machine and, if they use the
     same store, on the same device and mount. For a measurement that was stopped by its time limit, use the limit, which
@@ -259,7 +259,7 @@ def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFram
 
 
 def _find_shift(d: stats.Floats, ends: Sequence[int], seed: int) -> int:
-    """Return the number of the first look at which later rounds differ from the first; 0 if there is none."""
+    """Return the number of the first look that finds later rounds different from the first; 0 if all are alike."""
     shifts = (looks.compute_shift_p(d[:end], ends[0], seed) for end in ends[1:])
     return next((look for look, p in enumerate(shifts, 2) if p < GUARD), 0)
 

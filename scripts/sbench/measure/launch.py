@@ -220,7 +220,7 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
 
     Args:
         raw: the folder with their raw data; an empty string to download the data.
-        partial: build only the pages for which there is data.
+        partial: build only the pages whose data exists.
         cores: the number of cores for Snakemake.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]

@@ -35,7 +35,7 @@ class Ended(Problem):
     Attributes:
         also: these entries, any of:
 
-            - `cause`: the first failed artefact, because of which the job was skipped;
+            - `cause`: the first failed artefact, if the job was skipped because of it;
             - `timed_out_s`: the time limit in seconds that the job exceeded, a lower bound on its time;
             - `unable`: whether the cell is omitted because it cannot read the existing data;
             - `injected`: the injected faults that made a read fail (see `faults.record_fault`).
@@ -53,7 +53,7 @@ class Window:
     Attributes:
         cache: the state of the page cache before and after the window, as in a record.
         requests: the requests that reached the embedded server, by method.
-        passed: traffic through the emulated network (see `embedded.Proxy.fetch_traffic`); None if there is none.
+        passed: traffic through the emulated network (see `embedded.Proxy.fetch_traffic`); None without it.
         seconds: the length of the window.
         resources: the resources used in the window (see `resources.Meter.close`), and its length `window_s`.
     """
@@ -71,8 +71,8 @@ class Window:
         Args:
             state: the requested state of the page cache.
             files: the files whose pages must be in that state.
-            served: the embedded server whose requests are counted; None if there is none.
-            unknown: the state to record if there are no `files`.
+            served: the embedded server whose requests are counted, if any.
+            unknown: the state to record if `files` is empty.
             meter: measures the resources used by the reader and the servers.
         """
         self._state, self._files, self._served, self._unknown = state, files, served, unknown

@@ -132,7 +132,7 @@ def _check_sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator
 def _install_wheels(name: str, library: dict) -> str:
     """Install a library from wheels and describe its origin.
 
-    Installing takes seconds, and there is no other complete test.
+    Installing takes seconds and is the only complete test.
     """
     build = provide_library(name, library)["build"]
     return "; ".join([describe_origin(build["hdf5_source"], build.get("added", ())), *build.get("unmet", ())])

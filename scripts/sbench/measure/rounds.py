@@ -140,7 +140,7 @@ def list_open_comparisons(
     """Return the comparisons that are still open after a look (default: the last), so that more blocks may decide them.
 
     Only comparisons of factors, of the fastest cells of each contest, and of the control that is slowed by 10 % are
-    considered. Comparisons that are not comparable, or whose cells have no valid record, are not open.
+    considered. Comparisons that are not comparable, or whose cells lack a valid record, are not open.
     """
     good = set(runs.loc[runs["ok"].astype(bool), "cell"])
     contests = [one for one in judgement.rows if one.factor == CONTEST]

@@ -64,6 +64,6 @@ def _parse_host(places: Mapping) -> dict:
 
 
 def get_code_hash(record: dict) -> str:
-    """Return the short hash of the code that measured a record; an empty string if there is none."""
+    """Return the short hash of the code that measured a record; an empty string if it is unknown."""
     code: str = (record.get("provenance") or {}).get("code_sha256", "")
     return code[:_DIGITS]

@@ -171,9 +171,9 @@ def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
     """Build the table of recorded requests, which come from one record of each cell. It may have no rows.
 
     Returns:
-        The columns `EXCHANGES`. Offset and length of the requested byte range are missing if the request had none.
-        `bytes` is the size of the response. The times are in seconds from the start of the window to the start of the
-        request, its first byte and its last byte.
+        The columns `EXCHANGES`. Offset and length are missing for requests without a byte range. `bytes` is the size
+        of the response. The times are in seconds from the start of the window to the start of the request, its first
+        byte and its last byte.
     """
     folders = {one.cell: one.path.parent for one in kept}
     frames = [frame for cell, folder in folders.items() for frame in _read_exchanges(cell, folder / records.REQUESTS)]
@@ -301,7 +301,7 @@ def _to_float(value: float | None) -> float:
 def _sum_requests(requests: Collection[dict], key: str) -> float:
     """Sum a quantity over the HTTP methods of a record's requests.
 
-    The result is NaN if there are no counts (the store is not embedded), or if bytes were offered but the quantity was
+    The result is NaN if `requests` is empty (the store is not embedded), or if bytes were offered but the quantity was
     not measured.
     """
     if not requests:

@@ -38,13 +38,13 @@ def draw_comparisons(
 
     There is a panel for each place and pair of levels, or a single panel if there would be more than `PANELS`. If
     `factors` are given and the metric is the deciding one, include comparisons that the configuration does not request.
-    If there are no comparisons, the figure has no panels.
+    Without comparisons, the figure is empty.
 
     Args:
         results: the results of the run.
         factors: the compared factors; None for all.
         metric: the metric; an empty string for the one that decides.
-        otherwise: if there are no comparisons, return a figure that reports this.
+        otherwise: whether an empty figure reports that it is empty.
     """
     decides = results.report.metrics[0].name
     rows = results.get_comparisons(metric)
@@ -153,7 +153,7 @@ def _format_states(rows: pd.DataFrame) -> list[str]:
 def draw_looks(results: Results) -> Figure:
     """Draw the interval of each comparison after each look.
 
-    Only comparisons with several looks are shown, at most `LOOKED`. If there are none, the figure has no panels.
+    Only comparisons with several looks are shown, at most `LOOKED`. Without any, the figure is empty.
     """
     rows = results.looks
     name, title = "looks", "Intervals as blocks were added"

@@ -25,7 +25,7 @@ TROUBLES = ("invalid", "edited", "failed")
 
 
 def describe_control(verdicts: pd.DataFrame) -> str:
-    """Describe the verdicts on A/A pairs, in which the same cell is measured twice under two names."""
+    """Describe the verdicts on A/A pairs, which measure the same cell twice under two names."""
     rows = _select_controls(verdicts)
     rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
@@ -44,7 +44,7 @@ def describe_control(verdicts: pd.DataFrame) -> str:
 def describe_slowed(facts: dict) -> str:
     """Describe how many deliberate slowdowns were detected, over all runs on this machine.
 
-    The text is empty if there are no slowed controls.
+    The text is empty if the run lacks slowed controls.
     """
     counts = facts.get("controls") or {}
     levels = sorted(SHARES.keys() & counts.keys(), key=SHARES.get, reverse=True)

@@ -1,6 +1,6 @@
 """Judge a family of comparisons repeatedly as blocks are added, with a joint error level for all looks (METHOD 5, 17).
 
-A look is an interim analysis. Each random sign flip of whole blocks is followed over all looks. A flip that exceeded
+A look is an interim analysis. Each sign flip of whole blocks is followed over all looks. A flip that exceeded
 the threshold at an earlier look does not use up more of the error level at later looks. Looks at nearly the same data
 therefore cost almost nothing.
 """
@@ -147,11 +147,11 @@ def judge_looks(
         resolve_percent: the difference that a comparison should be able to detect at the maximum number of blocks.
         estimate_mean: called with a number of blocks and a comparison's index, returns its ratio of mean times over
             these first blocks. The verdict `same` requires that the means are the same, too.
-        beside: `d` of further comparisons in the family, for which no states are returned.
+        beside: `d` of further comparisons in the family, whose states are not returned.
         seed: the seed of the flips beyond 12 blocks.
 
     Returns:
-        For each comparison, its states. Looks that added no block to the comparison have no state.
+        For each comparison, its states. Looks without an additional block of the comparison are left out.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     count, bound = d.shape[1], math.log1p(equivalence_percent / 100)
