@@ -1,4 +1,4 @@
-"""Open HDF5 files with different libraries.
+"""Drivers, each of which opens and reads HDF5 files with a different library.
 
 Each module of this package lists its drivers in `DRIVERS`, keyed by level of the factor `driver`. Reading libraries
 are imported only inside functions, because planning a run also loads the drivers, without these libraries.
@@ -45,7 +45,7 @@ HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_N
 
 @dataclass(frozen=True)
 class Access:
-    """The settings with which a configuration under test opens files.
+    """The settings with which the configuration under test opens files.
 
     Attributes:
         driver: name of the driver.
@@ -68,7 +68,7 @@ class Access:
 
     @property
     def chunk_cache(self) -> dict[str, int]:
-        """Keyword arguments for `h5py.File` that set the chunk cache."""
+        """The keyword arguments of `h5py.File` for this chunk cache."""
         return {"rdcc_nbytes": self.rdcc_nbytes} | ({"rdcc_nslots": self.rdcc_nslots} if self.rdcc_nslots else {})
 
 
@@ -76,7 +76,7 @@ class File(Protocol):
     """An open file."""
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, or only of its part `where`.
+        """Read the values of the dataset at `path`, or of its part `where`.
 
         Raises:
             Unable: the driver does not support this dataset.
@@ -131,7 +131,7 @@ class Driver(ABC):
         return (self.files and store.files) or (self.s3 and store.speaks_s3)
 
     def supports_need(self, need: str, address: str) -> bool:
-        """Return whether the driver can read a file with a feature that not every driver supports.
+        """Return whether the driver supports a feature of a file that some drivers do not support.
 
         Args:
             need: the feature: WITHIN, BESIDE, IN_PLACE or LINKS.
@@ -141,7 +141,7 @@ class Driver(ABC):
 
     @abstractmethod
     def open(self, address: str, access: Access) -> File:
-        """Open the file at a path or URL for reading. The duration of this call is reported as the time of an open.
+        """Open the file at a path or URL for reading. The benchmark reports the duration of this call.
 
         Raises:
             Problem: the library lacks a feature, or the environment lacks a setting, that the driver requires.
@@ -184,7 +184,7 @@ def _get_version(module: str) -> str:
 
 
 class Indexed(Driver):
-    """A driver that reads with the help of an index, which is made once, before any read.
+    """A driver that requires an index of the files, which is created once before the first read.
 
     Attributes:
         inlines: whether an index may contain values of datasets, which are then not read from the store.
@@ -211,7 +211,7 @@ def load_drivers() -> dict[str, Driver]:
 
 
 def list_readers() -> list[str]:
-    """List the names of the drivers that read the original files and not a converted copy."""
+    """Return the sorted names of the drivers that read the original files rather than a converted copy."""
     return sorted(name for name, driver in load_drivers().items() if not driver.reads_copy)
 
 
@@ -221,7 +221,7 @@ def get_driver(name: str) -> Driver:
 
 
 def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message for each requested page buffer, read cache or chunk cache that the driver lacks."""
+    """Yield a message for each requested cache (page buffer, read cache, chunk cache) that the driver lacks."""
     driver, name = get_driver(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
         yield f"driver {name} lacks a page buffer; set page_buffer to unset"
@@ -234,7 +234,7 @@ def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
 
 
 def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
-    """Encode a group or dataset from `File.walk` as bytes that do not depend on the driver.
+    """Encode an item of `File.walk` (a group or dataset) as bytes that are the same for all drivers.
 
     Strings are encoded in UTF-8, and numbers in little-endian order with 8 bytes per real component. Widths are lost
     because a JSON index does not store them, and shapes are lost because some libraries read an array with a single
@@ -263,7 +263,7 @@ def _encode_value(value: object) -> bytes | None:
 
 @contextlib.contextmanager
 def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
-    """Convert exceptions by which a library reports an unsupported feature into `Unable`.
+    """Convert the exceptions that a library raises for unsupported features to `Unable`.
 
     Args:
         driver: name of the driver, for the message.
@@ -282,7 +282,7 @@ def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iter
 
 
 def build_address(location: dict, name: str) -> str:
-    """Return the path or URL of the file `name` at a location, {"folder": path} or {"url": URL}.
+    """Join a location, which is {"folder": path} or {"url": URL}, and a file name to a path or URL.
 
     In a URL, the name is percent-encoded.
     """

@@ -80,7 +80,7 @@ class _File(native.File):
 
 
 def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
-    """Return the settings in force for a Python file object.
+    """Return the reading library and cache settings of a Python file object that is passed to h5py.
 
     Returns:
         {"driver", "read_cache"}. "driver" is the object's library, or `driver` if HDF5 uses another driver than
@@ -118,7 +118,7 @@ def build_filesystem(access: Access) -> "s3fs.S3FileSystem":
 
 
 def build_s3fs_settings(access: Access) -> dict:
-    """Return the arguments of `s3fs.S3FileSystem` for a store, with credentials and endpoint from the environment."""
+    """Build the arguments of `s3fs.S3FileSystem`. Credentials and endpoint come from environment variables."""
     key, secret, token = native.get_credentials(access.store)
     settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
     if key:
@@ -129,7 +129,7 @@ def build_s3fs_settings(access: Access) -> dict:
 
 
 def parse_place(address: str, access: Access) -> str:
-    """Return the bucket and key of an S3 object's URL as "bucket/key"."""
+    """Convert an S3 object's URL to "bucket/key"."""
     if endpoint := os.environ.get(ENDPOINT):
         return unquote(address.removeprefix(f"{endpoint}/"))
     return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"

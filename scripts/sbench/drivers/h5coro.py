@@ -33,7 +33,7 @@ _FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, s
 
 
 class _H5Coro(Driver):
-    """h5coro, which caches all lines of a file that it has read.
+    """h5coro, which keeps every cache line that it has read from a file in memory.
 
     It starts a thread per requested dataset. This driver requests a single dataset per call.
     """
@@ -107,7 +107,7 @@ class _File:
         return meta
 
     def _expect_true(self, path: str, value: object) -> None:
-        """Raise Unable if h5coro does not return an attribute's correct value. Internal attributes are ignored."""
+        """Raise Unable if h5coro misreads an attribute. Attributes for internal use are ignored."""
         from h5coro.h5metadata import H5Metadata
 
         if path.rpartition("/")[2].startswith(HIDDEN):
@@ -118,7 +118,7 @@ class _File:
 
 
 class _Words(logging.Handler):
-    """A log handler that stores h5coro's last message: h5coro logs unsupported features and continues."""
+    """A log handler that remembers h5coro's last message, because h5coro only logs unsupported features."""
 
     last = ""
 

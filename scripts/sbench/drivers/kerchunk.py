@@ -1,4 +1,4 @@
-"""Read HDF5 files as Zarr, with an index of the positions of all chunks that is made in advance.
+"""Read HDF5 files as Zarr, with an index of all chunk locations that is created in advance.
 
 With the index, zarr does not read HDF5's metadata. Datasets whose type or filter has no counterpart in Zarr are not in
 the index and cannot be read.
@@ -51,7 +51,7 @@ class _Zarr(Indexed):
 
 
 class _Kerchunk(_Zarr):
-    """zarr over fsspec's reference file system, with a JSON index made by kerchunk.
+    """zarr on top of fsspec's reference file system, with a JSON index created by kerchunk.
 
     The index contains the values of datasets smaller than 500 bytes.
     """
@@ -112,7 +112,7 @@ class _Kerchunk(_Zarr):
 
 
 class _VirtualiZarr(_Zarr):
-    """zarr over a local icechunk repository of virtual chunks, which virtualizarr locates in the HDF5 file."""
+    """zarr on top of a local icechunk repository, whose virtual chunks virtualizarr locates in the HDF5 file."""
 
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
     libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
@@ -194,7 +194,7 @@ def _stop_garbage_collection() -> Iterator[None]:
 
 
 def _build_url(address: str, access: Access) -> str:
-    """Return a file's URL as stored in an index: s3:// with bucket and key, without the server, or file://."""
+    """Build the URL under which an index refers to a file: s3://bucket/key, without the server, or file://path."""
     if "://" in address:
         return f"s3://{file_objects.parse_place(address, access)}"
     return f"file://{Path(address).resolve()}"

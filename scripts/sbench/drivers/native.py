@@ -124,7 +124,7 @@ class _Ros3File(File):
 
 
 class _BlockCache:
-    """ROS3's block cache in a file access property list, set through HDF5 functions that h5py does not wrap."""
+    """The settings of ROS3's block cache in a file access property list. They require functions that h5py lacks."""
 
     def __init__(self, plist: "h5py.h5p.PropFAID") -> None:
         from h5py import h5p
@@ -134,7 +134,7 @@ class _BlockCache:
 
     @property
     def block_bytes(self) -> int | None:
-        """The size of a block in bytes, 0 if the cache is disabled, or None if the library has no block cache."""
+        """The block size in bytes: 0 if the cache is disabled, or None if the library does not have this cache."""
         if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
             return None
         block, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -183,7 +183,7 @@ def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, 
 
 
 def _walk_links(file: "h5py.File") -> Iterator[object]:
-    """Yield all groups and datasets of a file with names that `h5py.File.visititems` cannot decode."""
+    """Yield all groups and datasets of a file whose names `h5py.File.visititems` cannot decode."""
     import h5py
 
     from sbench.probe import hdf5_tree
