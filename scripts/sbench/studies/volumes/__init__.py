@@ -1,1 +1,1 @@
-"""Measure fdatasync latency of block volumes under load with fio."""
+"""The volumes study: measure the fdatasync latency of block volumes under load with fio."""

@@ -39,7 +39,7 @@ _WINDOW = 5
 
 
 class Segment(NamedTuple):
-    """A run of jobs at the same latency level.
+    """Consecutive jobs at the same latency level.
 
     Attributes:
         first: index of the first job, counted from 0.
@@ -59,7 +59,7 @@ class Segment(NamedTuple):
 
 
 def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
-    """Split a series of positive values into segments of constant level; fewer than 6 values form a single segment.
+    """Split a series of positive values into segments of constant level. Fewer than 6 values are a single segment.
 
     The confidence interval of a jump is computed for the ratio of the medians on both sides, whose jobs are resampled
     independently. Changes smaller than 10 %, or than `equivalence_percent` if that is larger, are ignored.

@@ -21,5 +21,5 @@ def check_jobs(work: dict) -> Iterator[str]:
 
 @rule(10)
 def check_output(record: dict) -> Iterator[str]:
-    """Check that jobs ran with their options: report the faults found in fio's output during the measurement."""
+    """Report the faults that were found in fio's output, such as jobs that did not run with their options."""
     yield from record["faults"]

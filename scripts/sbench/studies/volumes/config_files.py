@@ -1,4 +1,4 @@
-"""Read the configuration files of the volumes study: fio job files, and limits and volume types with their sources."""
+"""Read the files in config/ that the volumes study uses: fio job files, documented limits and volume types."""
 
 from functools import cache
 from pathlib import Path

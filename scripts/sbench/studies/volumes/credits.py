@@ -118,7 +118,10 @@ def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried
 
 
 def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
-    """Return the first segment whose mean latency (median over jobs) is at least 1.5 times the previous segment's."""
+    """Return the first segment whose latency is at least 1.5 times that of the previous one, or None.
+
+    The latency of a segment is the median of its jobs' mean latencies.
+    """
     middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
     steps = zip(middles, middles[1:], segments[1:], strict=False)
     return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
@@ -146,7 +149,7 @@ def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volum
 def compute_spending(
     jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
 ) -> list[Spent]:
-    """Model a battery's jobs under the credit limit, starting with `start` credits (None: a full bucket).
+    """Model how a battery's jobs spend burst credits, starting with `start` credits, or all credits if it is None.
 
     The demand of a job is its writes × `each` (device I/Os per write) plus its reads, over its measured duration. For
     jobs from index `collapsed` on, the duration is the median of the jobs before, as a lack of credits slowed them.

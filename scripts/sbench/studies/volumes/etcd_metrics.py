@@ -22,7 +22,7 @@ _ENDLESS = 10**18
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """Convert each histogram in a text to a job; return an empty list if the text contains no histograms.
+    """Parse etcd's histograms, and convert each to a job. Return an empty list if the text contains none.
 
     The operations in a bucket become a range between the bucket's bounds. The job's run time is the sum of latencies.
 
@@ -66,7 +66,7 @@ def _build_job(metric: str, host: str, parts: dict) -> Job:
 
 
 def _list_ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, int, int]]:
-    """Convert cumulative buckets {upper bound in s: count} to (lowest ns, highest ns, count) of non-empty buckets."""
+    """Convert cumulative buckets {upper bound in s: count} to non-empty ranges (lowest ns, highest ns, count)."""
     floor, below = 0, 0
     for bound, counted in sorted(bounds.items()):
         if counted < below:

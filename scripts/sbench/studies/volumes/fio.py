@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def read_battery(place: Path) -> dict:
-    """Read the fio part of a record from a battery's directory or tarball.
+    """Read the results of a battery (a series of fio jobs) from its directory or tarball.
 
     The result is an item of `Tree.list_batteries`, plus "left_out" ([{"file", "reason"}]) and with histograms converted
     by `convert_to_pairs`. If jobs with different options form several batteries, the one with most jobs is returned.
@@ -70,7 +70,7 @@ def read_battery(place: Path) -> dict:
 def convert_to_pairs(
     histograms: dict[str, dict[str, fio_output.Histogram]],
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
-    """Convert the histograms of jobs to the form stored in records: {job id: {operation: [(ns, count), …]}}.
+    """Convert histograms to the form in which records store them: {job id: {operation: [(ns, count), …]}}.
 
     Histograms of ranges, such as histograms of etcd, have rows (lowest ns, highest ns, count).
     """
@@ -90,14 +90,14 @@ class _Folder:
 
 
 class Tree:
-    """A directory tree of results that is read file by file.
+    """The results in a directory tree, to which files are added one by one.
 
     Attributes:
         left_out: files that could not be read so far, [{"file", "reason"}].
     """
 
     def __init__(self, name: str, place: str = "") -> None:
-        """Create an empty tree; `name` is its top directory, and `place` a prefix of file names in `left_out`."""
+        """Create an empty tree. `name` is its top directory, and `place` a prefix for file names in `left_out`."""
         self._name, self._place = name, place
         self._folders: dict[str, _Folder] = {"": _Folder()}
         self._spool = Spool()
@@ -107,7 +107,7 @@ class Tree:
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file from disk, compressed or not; `name` is its path within the tree."""
+        """Read a file, which may be compressed, and parse its content. `name` is its path within the tree."""
         try:
             data = packed.read_file(path)
         except Problem as problem:
@@ -125,7 +125,7 @@ class Tree:
             self.add_content(name, data)
 
     def add_content(self, name: str, data: bytes) -> None:
-        """Parse the content of a file; `name` is its path within the tree."""
+        """Parse the content of a file. `name` is its path within the tree."""
         path = PurePosixPath(name)
         parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
@@ -144,7 +144,7 @@ class Tree:
             self._add_jobs(folder, parent, name, text, beside=bool(lines))
 
     def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str, *, beside: bool) -> None:
-        """Parse the jobs in a file; `beside` allows a file without jobs, because it contains log lines."""
+        """Parse the jobs in a file. If `beside` is true, the file may contain only log lines and no jobs."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         if (first := self._marks.get((parent, mark), name)) != name:
             return self.add_left_out(name, f"has the same content as {first}, which counts once")
@@ -181,7 +181,7 @@ class Tree:
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
     def list_batteries(self) -> Iterator[dict]:
-        """Yield the batteries of each directory; jobs of different hosts or options form separate batteries.
+        """Yield the batteries of each directory. Jobs form one battery if they ran on one host with equal options.
 
         "samples" are rows of `COLUMNS` in time order, "histograms" are as in `fio_output.Job`, "folder" is the path
         within the tree, and "marks" identify the content of the jobs. A directory without jobs yields a battery without
@@ -239,7 +239,7 @@ class Tree:
         }
 
     def _get_title(self, path: str, folder: _Folder) -> dict[str, str]:
-        """Return the known "battery", "cluster" and "host" from battery.txt, otherwise from the directory name."""
+        """Return "battery", "cluster" and "host" from battery.txt, or from the directory name if missing there."""
         if parts := _FOLDER.fullmatch(PurePosixPath(path).name or self._name):
             title = parts.groupdict(default="")
         else:
@@ -249,7 +249,7 @@ class Tree:
         return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
 
     def _find_log_line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
-        """Return the last log line before a job's end, from its directory or else from any directory of its host."""
+        """Find the last log line before a job's end, first in its directory, then in all directories of its host."""
         if not (every := self._log.get(job.id)):
             return None
         short = host.partition(".")[0]
@@ -264,7 +264,7 @@ class Tree:
 
 
 def _describe_background(folder: _Folder) -> dict | None:
-    """Describe the background job, with its bytes and operations over its entire run."""
+    """Describe the background job of a directory, if any, with its options and the totals of its entire run."""
     load = folder.background
     if load is None:
         return None
@@ -281,7 +281,7 @@ def _describe_background(folder: _Folder) -> dict | None:
 def _build_row(
     job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]
 ) -> dict:
-    """Build the row of `COLUMNS` for the `number`-th job of a battery that began at `origin_s`; None if unknown."""
+    """Build the row of samples (`COLUMNS`) of a battery's `number`-th job. `origin_s` is when the battery began."""
     facts, load = job.facts, fio_facts.parse_load_averages(job.facts.get("load_before", ""))
     load = job.line.load if load[0] is None and job.line else load
     values = job.columns | {

@@ -1,4 +1,4 @@
-"""Parse the metadata files that accompany fio's output: facts about jobs and batteries, and published log lines."""
+"""Parse the files that accompany fio's output, which contain metadata of jobs and batteries, and log lines."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -53,14 +53,14 @@ def parse_battery_facts(text: str) -> dict[str, object]:
 
 
 def find_memory_kind(facts: dict[str, object]) -> str:
-    """Return the memory-backed file system or device that stored a battery's files; an empty string if none did."""
+    """Return the RAM-backed file system or device on which a battery ran, or an empty string if there was none."""
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
     kind = kind if kind in MEMORY_FILE_SYSTEMS else device if MEMORY_DEVICE.fullmatch(device) else ""
     return str(facts.get("memory") or kind)
 
 
 def get_host_facts(facts: dict[str, object]) -> dict[str, object]:
-    """Return battery.txt's entries about the host by the keys of `probe.host.read_facts`; None for missing entries."""
+    """Map the host's entries in battery.txt to the keys of `probe.host.read_facts`. Missing entries become None."""
     return {name: facts.get(key) for name, key in _HOST.items()}
 
 

@@ -22,7 +22,7 @@ _HOST = re.compile(
 
 
 def set_hosts(jobs: list[Job]) -> None:
-    """Set the hosts of jobs from their file names, if each file seems to contain the results of a single host.
+    """Derive the hosts of jobs from their file names, if each file seems to contain the results of a single host.
 
     This is assumed if all file names contain host names, if jobs have no ids and the file names differ in more than
     numbers, or if jobs of different files ran at the same time, since the jobs of a battery run one after another.
@@ -78,7 +78,7 @@ def sort_by_start(jobs: list[Job]) -> list[Job]:
 
 
 def find_job_ids(jobs: list[Job]) -> list[str]:
-    """Find the ids in the jobs' names, else in their file names; empty strings if any lacks an id or all are equal."""
+    """Find job ids in the names of jobs or of their files. Return empty strings if ids are missing or all equal."""
     names = [job.name for job in jobs]
     files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
     for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
@@ -90,7 +90,7 @@ def find_job_ids(jobs: list[Job]) -> list[str]:
 
 
 def name_jobs(jobs: list[Job]) -> list[str]:
-    """Set the missing ids of jobs: their position in time order, or their file name if start times are unknown.
+    """Number jobs without an id in time order, or name them after their files if start times are unknown.
 
     Duplicate ids get a suffix.
 

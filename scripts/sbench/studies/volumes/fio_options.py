@@ -59,7 +59,7 @@ def compute_total_bytes(options: Mapping[str, str]) -> int:
 
 
 def get_block_bytes(options: Mapping[str, str]) -> int:
-    """Return the block size in bytes (the first, if reads and writes differ)."""
+    """Return the block size in bytes. If reads and writes have different block sizes, return the first."""
     return _parse_bytes(resolve_options(options)["bs"].split(",")[0])
 
 
@@ -69,7 +69,7 @@ def get_runtime_s(options: Mapping[str, str]) -> float:
 
 
 def resolve_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that determine a job's work in normalized form, with defaults for the main options.
+    """Normalize the options that determine a job's work, and add defaults for the main ones.
 
     Two jobs are equal if these options are equal. Sizes are converted to bytes and times to seconds. Options without a
     value, such as time_based, are dropped, because fio's output omits them.
@@ -132,7 +132,7 @@ def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, 
 
 
 def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the bytes that a job should read and write, and a tolerance; None if its size does not determine them.
+    """Return how many bytes a job should read and write, and a tolerance, or None if they are not determined.
 
     The tolerance is a block per file, because fio does not access an incomplete last block.
     """
@@ -169,7 +169,7 @@ def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float,
 
 
 def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
-    """Return the requested run time of a job in seconds; 0 if it may have ended earlier on reaching its size."""
+    """Return the requested run time of a job in seconds, or 0 if it may end earlier because it reaches its size."""
     spelled = resolve_options(options)
     if not _is_given(spelled, "runtime") or any(_is_given(spelled, key) for key in ("number_ios", "steadystate")):
         return 0.0
@@ -181,7 +181,7 @@ def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
 
 
 def find_latency_switch(options: Mapping[str, str]) -> str:
-    """Return the option that disables the latencies needed here; an empty string if there is no such option."""
+    """Return the option, if any, by which a job disables the latencies needed here, otherwise an empty string."""
     spelled = resolve_options(options)
     return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _is_given(spelled, name)), "")
 
@@ -195,7 +195,7 @@ def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool
 
 
 def get_open_loop_rate(options: Mapping[str, str]) -> float:
-    """Return a job's fixed rate in operations per second; 0 unless they are evenly spaced, with 1 in flight at most."""
+    """Return a job's rate in operations per second if they are evenly spaced, one in flight at a time; otherwise 0."""
     spelled = resolve_options(options)
     even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
     return float(_parse_small_number(spelled.get("rate_iops", ""))) if even and count_in_flight(options) == 1 else 0.0

@@ -123,7 +123,7 @@ def parse_jobs(output: dict) -> list[Job]:
 
 
 def _get_host(part: dict) -> str:
-    """Return the host name that fio's client mode adds to parts of its output; an empty string if missing."""
+    """Return the host name that fio's client mode adds to parts of its output, or an empty string if missing."""
     return str(part.get("hostname") or "")
 
 
@@ -162,7 +162,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
 
 
 def build_latency_columns(operation: str, latency: dict) -> dict[str, float | None]:
-    """Build the columns (in ms) of an operation from "n", "max", "mean", "stddev", "percentiles" and "bins" (in ns)."""
+    """Build an operation's columns of a sample, in ms, from a result of `_parse_latency`, in ns."""
     named = {key: latency[key] for key in ("max", "mean", "stddev")}
     named |= {f"p{p:g}": _find_percentile(latency, p) for p in PERCENTILES}
     columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
@@ -184,7 +184,9 @@ def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float |
 
 
 def _parse_latency(section: dict, operation: str) -> dict | None:
-    """Return "n", "max", "mean", "stddev", "percentiles", "bins" and "ranges" in ns; None if there are no operations.
+    """Parse the latencies of an operation, or return None if there were no operations.
+
+    Return "n", "max", "mean", "stddev", "percentiles", "bins" and "ranges"; all but "n" are in ns.
 
     Completion latency is preferred. With lat_percentiles=1 alone, fio reports percentiles of total latency only, which
     is then used.
@@ -224,7 +226,7 @@ def _parse_latency(section: dict, operation: str) -> dict | None:
 def compute_ranges(
     percentiles: dict[float, float], n: int, least: float, most: float, rounded: float
 ) -> list[tuple[int, int, int]]:
-    """Bound the latencies of all operations by fio's percentiles: return rows (lowest ns, highest ns, count).
+    """Derive from fio's percentiles in which range each latency is. Return rows (lowest ns, highest ns, count).
 
     A percentile bounds the latency of a single operation to a bin. The operations between two percentiles form a range.
 
@@ -289,7 +291,7 @@ def _merge_latencies(parts: list[dict]) -> dict | None:
 
 
 def _find_percentile(latency: dict, p: float) -> float | None:
-    """Return a percentile in ns as reported by fio, or else from the bins; None if both are missing."""
+    """Return a percentile in ns: as reported by fio if possible, otherwise from the bins, or None without bins."""
     if p in latency["percentiles"] or not latency["bins"]:
         return latency["percentiles"].get(p)
     counted = list(accumulate(latency["bins"].values()))
@@ -305,7 +307,7 @@ def _list_objects(part: object) -> list[dict]:
 
 
 def _get_number(part: dict, key: str, of: str = "") -> float | None:
-    """Return a number of fio's output, None if missing; `of` is the operation or device to name in error messages."""
+    """Return a number in fio's output, or None if missing. `of` is the operation or device for error messages."""
     value = part.get(key)
     if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
         return value
@@ -322,7 +324,7 @@ def _get_count(part: dict, key: str, of: str = "") -> int | None:
 
 
 def set_due_latencies(job: Job, log: str) -> bool:
-    """Replace the latencies of a job with a fixed rate (rate_iops) by open-loop latencies; return whether it worked.
+    """Replace the latencies of a fixed-rate job (rate_iops) by open-loop latencies. Return whether this was possible.
 
     fio measures each operation from its actual start, so a stall affects a single latency, however many operations were
     due meanwhile. Latencies since the due times are computed from all latencies in fio's log (write_lat_log: a line per
@@ -345,7 +347,7 @@ def set_due_latencies(job: Job, log: str) -> bool:
 
 
 def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]:
-    """Convert the latencies (ns) of consecutive operations since their starts to latencies since their due times.
+    """Convert latencies (ns) since the start of each operation to latencies since the time it was due.
 
     An operation is due 1 / rate seconds after the previous operation was due. It begins as soon as it is due and the
     previous operation is done (Lindley, Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).

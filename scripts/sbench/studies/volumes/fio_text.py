@@ -100,7 +100,7 @@ def _remove_prefix(text: str) -> str:
 
 
 def _parse_json(text: str) -> Iterator[dict]:
-    """Yield the JSON documents in a text, wherever the key "fio version" is within a document."""
+    """Yield fio's JSON documents in a text. The key "fio version" may be anywhere in a document."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     text = _NO_NUMBER.sub(r"\1null", text) if "nan" in text or "inf" in text else text
     with suppress(ValueError, RecursionError):
@@ -130,7 +130,7 @@ def _parse_json(text: str) -> Iterator[dict]:
 
 
 def _refuse_constant(constant: str) -> None:
-    """Reject NaN and Infinity, which fio never writes in this spelling."""
+    """Raise a Problem for the constants NaN and Infinity, which fio spells differently."""
     raise Problem(f"has the number {constant}, which is impossible")
 
 
@@ -143,7 +143,7 @@ def _find_documents(value: object) -> Iterator[dict]:
 
 
 def _is_same_run(earlier: dict, later: dict) -> bool:
-    """Return whether two documents report the same run, and `later` at a later time."""
+    """Return whether `later` is a later report on the same run as `earlier`."""
     runs = [_get_progress(one) for one in (earlier, later)]
     if not all(runs) or runs[0].keys() != runs[1].keys():
         return False
@@ -165,7 +165,7 @@ def _get_end_s(document: dict) -> float:
 
 
 def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
-    """Return (finished operations, run time in seconds) of each job of a document; {} if missing or invalid."""
+    """Return (finished operations, run time in seconds) for each job, or an empty dict if the document is invalid."""
     jobs, run = document.get("jobs"), {}
     with suppress(TypeError, AttributeError, ValueError, OverflowError):
         for place, job in enumerate(jobs or []):
@@ -216,7 +216,7 @@ def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
 
 
 def _add_line(line: str, entry: dict, section: dict) -> dict:
-    """Add the values in a line to its job's entry; return the section of the entry that the next lines refer to."""
+    """Parse a line into its job's entry. Return the section of the entry to which the following lines belong."""
     if match := _TRAFFIC.match(line):
         nbytes = float(match["size"]) * 1024 ** " KMGTP".index(match["unit"] or " ")
         section = entry[match["kind"]] = {"io_bytes": round(nbytes), "runtime": int(match["ms"])}
@@ -247,7 +247,7 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
 
 
 def _set_count(section: dict, count: int, options: dict[str, str]) -> None:
-    """Set the number of operations of a kind, and its bytes if the block size is fixed.
+    """Set the exact number of reads or writes, and of bytes if the block size is fixed.
 
     The bytes that fio prints have only three digits, so they are replaced by operations × block size if these agree.
     """

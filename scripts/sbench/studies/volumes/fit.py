@@ -50,7 +50,7 @@ Say = Callable[[str], None]
 
 
 def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
-    """Measure the volume, and print the verdict, its reason and the next step; return the verdict's exit status.
+    """Measure the volume, and print the verdict, its reason and the next step. Return the verdict's exit status.
 
     Args:
         limit_name: name of a limit in `config_files.LIMITS`.
@@ -91,7 +91,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
 
 
 def _build_minute_printer(say: Say) -> Say:
-    """Build a function that prints at most one line per minute with `say`, and drops the others."""
+    """Build a function that prints lines with `say`, but drops all within a minute of the last printed line."""
     latest = time.monotonic()
 
     def pass_on(line: str) -> None:
@@ -104,7 +104,7 @@ def _build_minute_printer(say: Say) -> Say:
 
 
 def get_limit(name: str) -> dict:
-    """Look up a documented limit that has a fio job recommended by the application's documentation."""
+    """Look up a documented latency limit. Only limits whose documentation recommends a fio job are valid."""
     names = [name for name, entry in config_files.read_facts(config_files.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
         raise Problem(f"--limit must be one of {', '.join(names)} (got {name})")
@@ -127,7 +127,7 @@ def require_folder(name: str) -> Path:
 
 
 class Course:
-    """The batteries of a volume so far, and the verdict on them.
+    """The results of the batteries measured so far, and the verdict on the volume.
 
     Attributes:
         limit: a limit of `limits.resolve_limits` that has a job.
@@ -136,14 +136,14 @@ class Course:
     """
 
     def __init__(self, limit: dict) -> None:
-        """Start without batteries."""
+        """Start with no results."""
         self.limit = limit
         self.batteries: list[dict] = []
         self._judged: list[dict] = []
         self.rows: list[dict] = []
 
     def judge_batteries(self, *further: dict) -> None:
-        """Update the verdict from the finished batteries, and from `further` batteries that are still running."""
+        """Update the verdict, based on the finished batteries and on `further` batteries that are still running."""
         self._judged = [*self.batteries, *further]
         self.rows = judge_limit(self._judged, self.limit)
 
@@ -161,7 +161,7 @@ class Course:
 
     @property
     def is_borne_out(self) -> bool:
-        """Return whether the p99s of the jobs, as printed by fio, support the verdict (a check of this program)."""
+        """Return whether fio's p99s of the jobs support the verdict. If they do not, this program has a bug."""
         operation = self.limit["operation"]
         rows = [
             {"repeat": repeat, "p99_ms": row.get(f"{operation}_lat_p99_ms"), "status": "done", "valid": True} | row
@@ -172,7 +172,7 @@ class Course:
 
     @property
     def is_unproven(self) -> bool:
-        """Return whether no job has evidence that its writes reached a device."""
+        """Return whether there is no evidence that the writes of any job reached a device."""
         return not any(row.get("device_write_ios") for one in self.batteries for row in one["samples"])
 
     def describe_p99(self) -> str:
@@ -181,7 +181,7 @@ class Course:
         return f"p99 {phrases.format_latency(row)} so far" if phrases.format_latency(row) else ""
 
     def describe_reason(self) -> str:
-        """Describe the results of each battery, or of its segments if its latency level changed, and their meaning."""
+        """Describe the result of each battery, or of each of its segments if the latency changed, and what follows."""
         limit, parts = self.limit, Counter(row["repeat"] for row in self.rows[1:])
         lines = [f"p99 of {limit['operation']} latency; {limit['name']}'s limit is {limit['p99_ms']:g} ms:"]
         for row in self.rows[1:]:
@@ -214,7 +214,7 @@ class Course:
 
 
 def _list_histograms(battery: dict, operation: str) -> list[np.ndarray]:
-    """Return the histograms of an operation in a battery's jobs, with bins in ms."""
+    """Return an operation's latency histogram for each job of a battery, with bins in ms."""
     own = (np.asarray(by_name.get(operation) or np.empty((0, 2)), float) for by_name in battery["histograms"].values())
     return [bins / (*[1e6] * (bins.shape[1] - 1), 1) for bins in own if len(bins)]
 
@@ -281,7 +281,7 @@ def judge_volume(
 
 
 def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
-    """Apply `limits.judge_limits` to a volume's batteries; the first row is for all together, then one per segment."""
+    """Apply `limits.judge_limits` to a volume's batteries. Return a row for the volume, and then one per segment."""
     code = provenance.describe_code([])
     records = [
         record | {"provenance": code | record["provenance"]}
@@ -293,7 +293,7 @@ def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
 
 
 class _Clock:
-    """Track the progress of the batteries, and estimate the remaining time from the jobs so far."""
+    """Tracks the progress of the batteries, and estimates the remaining time from the jobs so far."""
 
     def __init__(self, settings: Settings, pause_s: float, batteries: int) -> None:
         self.batteries = batteries
@@ -313,7 +313,7 @@ class _Clock:
 
 
 def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
-    """Run a battery until it is done or the limit is certainly missed; return its results (`fio.read_battery`)."""
+    """Run a battery, but stop early if the limit is certainly missed. Return its results (`fio.read_battery`)."""
 
     def read_results() -> dict:
         (place,) = folder.glob(f"b{number}_*")

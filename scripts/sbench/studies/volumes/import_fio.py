@@ -57,12 +57,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def expand_imports(imports: Iterable[str | dict]) -> list[dict]:
-    """Convert imports to mappings; a plain path becomes {"from": path}."""
+    """Convert all entries of `imports` to mappings: a plain path becomes {"from": path}."""
     return [{"from": entry} if isinstance(entry, str) else entry for entry in imports]
 
 
 def list_sources(imports: Iterable[str | dict]) -> list[Path]:
-    """List the files that imports refer to, sorted.
+    """Return a sorted list of all files that the entries of `imports` refer to.
 
     Raises:
         Problem: a path does not exist or contains no files, or a file name contains forbidden characters.
@@ -83,7 +83,7 @@ def list_sources(imports: Iterable[str | dict]) -> list[Path]:
 
 
 def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
-    """Read the batteries that imports refer to.
+    """Read the batteries that the entries of `imports` refer to.
 
     Duplicate results, such as a tarball and the directory unpacked from it, count once: from the source with more jobs,
     or, if equal, from an import with more keys than its path.
@@ -126,7 +126,7 @@ def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], l
 
 
 def build_records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
-    """Yield a record per battery, without the provenance of the code.
+    """Yield a record for each battery. It lacks the provenance of the code.
 
     Histograms stay in the form of `fio.Tree.list_batteries`. `spool` is the spool passed to `read_batteries`, or None
     if the batteries contain their samples and histograms.
@@ -183,7 +183,7 @@ def _build_record(battery: dict, levels: dict[str, str], repeat: int, run_name: 
 
 
 def _estimate_runtime_s(battery: dict) -> float:
-    """Estimate the duration of a battery without start times, from its run times or else from its histograms.
+    """Estimate the duration of a battery without start times: the sum of run times, or if missing, of latencies.
 
     Pauses between the jobs are not included. Each latency counts with the upper bound of its bin or range.
     """
@@ -193,7 +193,7 @@ def _estimate_runtime_s(battery: dict) -> float:
 
 
 def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
-    """Yield (import, source, whether the source is a tarball, tree of its results) for each tarball and directory."""
+    """Read each tarball and directory. Yield (import, source, whether it is a tarball, tree of results) for each."""
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
         for place in _find_places(entry["from"]):
@@ -228,7 +228,7 @@ def _list_files(place: Path) -> list[Path]:
 
 
 def _find_places(pattern: str) -> list[Path]:
-    """Return the file or directory at the path given as `from`, or else all matches of the path as a pattern."""
+    """Return the file or directory at a path. If it does not exist, expand the path as a pattern instead."""
     try:
         named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand_pattern(pattern)))
     except OSError as error:

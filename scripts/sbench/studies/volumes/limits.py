@@ -32,7 +32,7 @@ SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") fo
 
 
 def resolve_limits(entries: Sequence[str | dict]) -> list[dict]:
-    """Resolve the names of limits in config/facts/limits.yaml; mappings of the same form are returned unchanged.
+    """Replace names of documented limits by their entries in config/facts/limits.yaml. Leave other limits unchanged.
 
     A limit has a "name", "p99_ms", which the p99 must stay below, the "operation" that it applies to, and optionally a
     "source".
@@ -99,7 +99,7 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
 
 
 def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
-    """Return the reason that the segments' `verdict` is not conclusive for the series; an empty string if it is.
+    """Return the reason why the segments' `verdict` does not settle the series, or an empty string if it does.
 
     A miss by a single battery counts if the lower bound of its p99 is at least `SURE` × the limit, or `SURE_FEW` × the
     limit with few jobs. Otherwise more than half of the batteries, and at least 2, must miss the limit.
@@ -115,10 +115,10 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
 
 
 def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
-    """Describe that there is no evidence of writes to a device; return an empty string with evidence or without writes.
+    """Return a message if writes were measured but there is no evidence that they reached a device.
 
-    Evidence is a device that counted writes, fsync or fdatasync calls that fio timed, or files opened with O_DIRECT or
-    O_SYNC.
+    Otherwise return an empty string. Evidence is a device that counted writes, fsync or fdatasync calls that fio timed,
+    or files opened with O_DIRECT or O_SYNC.
     """
     if series.operation != "write" or series.jobs["device_writes"].sum() > 0:
         return ""
@@ -128,7 +128,7 @@ def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
-    """Return an `undecided` verdict if the job's write size makes the verdict on a limit inconclusive, otherwise {}.
+    """Return an `undecided` verdict if the write size makes the given verdict inconclusive, otherwise an empty dict.
 
     Larger writes take longer. So a miss is inconclusive if the writes are much larger than in the limit's job, and a
     limit that is met is inconclusive if they are much smaller.
@@ -183,7 +183,7 @@ def _compute_widening(jobs: pd.DataFrame) -> float:
 
 
 def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
-    """Return the percentage (with 95 % CI) of operations, and of time, with latencies of at least `height` ms.
+    """Compute the share of operations, and of time, with latencies of at least `height` ms, in percent with 95 % CI.
 
     The share of time is the sum of these latencies / (run time of the jobs × operations in flight). Jobs are resampled
     for the CI, which is never narrower than the bounds from the bins.
@@ -201,7 +201,7 @@ def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: i
 
 
 def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
-    """Return the reason that a series' writes cannot have reached a disk; an empty string if there is none."""
+    """Return the reason why a series' writes cannot have reached a disk, or an empty string if they may have."""
     jobs = series.jobs
     if options.get("ioengine") in ("falloc", "null"):
         return f"the engine {options['ioengine']} writes nothing"
@@ -215,7 +215,7 @@ def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _find_short_batteries(jobs: pd.DataFrame) -> dict[int, str]:
-    """Return the reason that a battery is too short to meet a limit, by repeat; an empty string if it is long enough.
+    """Return, for each repeat, why its battery is too short to meet a limit, or an empty string if it is long enough.
 
     A battery of unknown duration needs only enough jobs.
     """
@@ -252,7 +252,7 @@ def _judge_segment(
 
 
 def _judge_series(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
-    """Judge a series by the verdicts on its segments; return its verdict, the reason, and the time it met the limit."""
+    """Combine the verdicts on segments into a verdict on the series, with a reason and the time it met the limit."""
     if not parts:
         return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}
     if set(verdicts) == {Outcome.MEETS}:

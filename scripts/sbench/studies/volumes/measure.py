@@ -33,7 +33,7 @@ _SPENT = 0.95
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell described by the step on standard input."""
+    """Read a step from standard input, measure its cell, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return run_measurement(measure_cell)
@@ -44,7 +44,7 @@ def _print_line(line: str) -> None:
 
 
 def measure_cell(step: Step) -> dict:
-    """Run the battery of a cell, and return the record's entries that this program provides."""
+    """Run the battery of a cell, and return the part of its record that results from the measurement."""
     job, settings = step.job, read_fields(Settings, step.job["settings"])
     place = get_place(settings.store, job["run"])
     volume = find_volume_facts(settings.store, place)
@@ -96,12 +96,12 @@ def measure_cell(step: Step) -> dict:
 
 
 def get_place(store: dict, run_name: str) -> Path:
-    """Return the directory or raw device of a store; without either, the directory of the run's results."""
+    """Return the directory or raw device of a store. If it has neither, return the run's results directory."""
     return Path(store.get("device") or store.get("path") or Path("results", run_name))
 
 
 def find_volume_facts(store: dict, place: Path) -> dict:
-    """Return the type, size and performance of a store's volume as far as known, and their source; {} if unknown."""
+    """Return the known type, size and performance of a store's volume, with their source, or an empty dict."""
     volume = store.get("volume", {})
     if volume == "instance":
         return instance_volume.fetch_volume_facts(place)
@@ -109,7 +109,7 @@ def find_volume_facts(store: dict, place: Path) -> dict:
 
 
 def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
-    """Check before a long measurement that a volume matches its description (METHOD 3).
+    """Check that a volume matches its description (METHOD 3), before the long measurement starts.
 
     Raises:
         Problem: the file system is larger than the configured volume, or the background load that should run on another
@@ -167,7 +167,7 @@ def set_start_credits(job: dict, settings: Settings) -> dict | None:
 
 
 def build_battery_command(job: dict, settings: Settings) -> list[str]:
-    """Build the command line that runs a battery with these settings; `job` is the job of a step."""
+    """Build the command line of fio_battery.sh for a battery. `job` describes the step of the workflow."""
     store, load, limit = settings.store, settings.load, job["time_limit_s"]
     options = {
         "battery": f"b{job['repeat']}",

@@ -1,4 +1,4 @@
-"""Read compressed files and archives from untrusted sources: file by file, in memory, and within size limits.
+"""Safely read untrusted compressed files and archives: file by file, in memory, and within size limits.
 
 The compression is detected from the first bytes of a file, not from its name. A tarball or zip file is rejected if it
 would extract files outside its directory, or contains anything but regular files and directories, even though nothing
@@ -85,7 +85,7 @@ def _choose_opener(path: Path):
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert errors in reading an archive or compressed file to a Problem whose message begins with a verb."""
+    """Convert errors from reading archives and compressed files to a Problem whose message begins with a verb."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
@@ -124,7 +124,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether a file may contain results, which is so unless it is hidden."""
+    """Return whether a file may contain results. Hidden files never do."""
     return not PurePosixPath(name).name.startswith(".")
 
 
@@ -162,7 +162,7 @@ def _validate_member(name: str, size: int, reason: str) -> None:
 
 
 class _Member(tarfile.TarInfo):
-    """A tar header; a damaged header raises an error even after the first member, where tarfile would end silently."""
+    """A tar header that always raises an error if damaged. After the first member, tarfile would end silently."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
@@ -175,7 +175,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Metered:
-    """A stream that raises a Problem after `TOTAL_BYTES`, or after the current limit `until`."""
+    """A stream that raises a Problem if more than `TOTAL_BYTES`, or the current limit `until`, are read from it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._count, self.until = stream, 0, _HEADER_BYTES

@@ -12,7 +12,7 @@ _GIB_PER_TIB = 1024
 
 
 class Volume(NamedTuple):
-    """Documented performance of a volume; values are NaN if the type or size needed for them is unknown.
+    """The documented performance of a volume. Values that depend on an unknown type or size are NaN.
 
     Attributes:
         volume_type: type as AWS names it, such as gp2.
@@ -34,7 +34,7 @@ class Volume(NamedTuple):
 
 
 def compute_promises(volume: dict) -> Volume:
-    """Look up the documented performance of a volume with these `type`, `size_gib`, `iops` and `throughput_mib_s`."""
+    """Compute a volume's documented performance from its `type`, `size_gib`, `iops` and `throughput_mib_s`."""
     name = volume.get("type") or ""
     size, iops, throughput = (
         math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
@@ -57,7 +57,7 @@ def compute_promises(volume: dict) -> Volume:
 
 
 def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
-    """Return the time ("seconds") and device I/Os ("ios") needed until a volume's credits are full, or spent.
+    """Return the time ("seconds") and device I/Os ("ios") that it takes to refill or to spend a volume's credits.
 
     Refilling assumes an empty bucket, since earlier work may have used credits. Spending drains a full bucket at the
     burst rate. The time is infinite for volumes without credits.
@@ -70,7 +70,7 @@ def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
 
 
 def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
-    """Return a volume's baseline IOPS, and its IOPS while credits last."""
+    """Return the IOPS that a volume sustains, and the IOPS that it reaches while it has burst credits."""
     if "per_gib" in facts:
         baseline = float(min(max(facts["per_gib"] * size, facts["least"]), facts["most"]))
         return baseline, max(baseline, facts["burst"])

@@ -20,7 +20,7 @@ SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record per battery; the published data contain neither times nor histograms."""
+    """Yield a record for each battery. Times and histograms are missing, because they were not published."""
     options = fio_options.parse_job_file(read_job(JOB))
     rows = csv_file.read_table(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
@@ -34,7 +34,7 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
 
 
 def compute_ceilings() -> dict[str, dict]:
-    """Return the maximum IOPS of the volumes of each layout, in the form of config/facts/machines.yaml."""
+    """Compute each layout's maximum IOPS, and return them in the format of config/facts/machines.yaml."""
     volumes = {
         layout: promises.compute_promises({"type": layout.partition("x")[0], "size_gib": SIZE_GIB})
         for layout in LAYOUTS

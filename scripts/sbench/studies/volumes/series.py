@@ -58,12 +58,12 @@ class Battery:
 
     @property
     def valid(self) -> bool:
-        """Return whether plots and verdicts use the battery."""
+        """Return whether the battery is finished and without faults, so that plots and verdicts use it."""
         return bool(self.record) and self.record["status"] == "done" and not self.reasons
 
     @property
     def rows(self) -> list[dict]:
-        """Return the unmodified samples of the record; empty unless the battery is done."""
+        """Return the unmodified samples of the record, or an empty list if the battery is not finished."""
         return self.record["samples"] if self.record.get("status") == "done" else []
 
 
@@ -85,12 +85,12 @@ class Series:
 
     @property
     def head(self) -> dict[str, str]:
-        """Return the level of each factor; these are the first columns of all tables."""
+        """Return the level of each factor, keyed by factor. All tables begin with these columns."""
         return dict(zip(FACTORS, self.levels, strict=True))
 
     @property
     def valid(self) -> list[Battery]:
-        """Return the valid batteries, to which plots and verdicts are limited."""
+        """Return the valid batteries. Plots and verdicts use only these."""
         return [battery for battery in self.batteries if battery.valid]
 
     @property
@@ -117,7 +117,7 @@ class Series:
 
 
 def choose_operation(rows: Sequence[dict]) -> str:
-    """Choose the operation whose latency is analysed: sync if there are syncs, else read or write, if more frequent."""
+    """Choose the operation whose latency is analysed: sync if there are any, else the more frequent of the others."""
     names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
     totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
     if totals["sync_N"] or totals["sync_lat_mean_ms"]:
@@ -131,7 +131,7 @@ def get_started_utc(battery: Battery) -> str:
 
 
 def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
-    """Build the series of a run: those of the matrix, even if they have no records, then the imported ones.
+    """Build all series of a run: first those of the matrix, even without records, and then imported ones.
 
     Unusable records count as failed batteries.
 
@@ -177,7 +177,7 @@ def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> lis
 
 
 def add_all_hosts(series: Sequence[Series]) -> list[Series]:
-    """Add a series that combines all hosts, wherever several hosts with otherwise equal levels have valid batteries.
+    """For series that differ only in the host, add a series that combines all hosts, if several have valid batteries.
 
     The combined series follows the series of the last of these hosts.
     """
@@ -236,7 +236,7 @@ def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1)
 
 
 def _compute_neighbour_ends(jobs: pd.DataFrame, p: float) -> dict[str, float]:
-    """Bound the p-th percentile of few jobs by their next lower and next higher percentiles; {} with enough jobs.
+    """Bound the p-th percentile of few jobs by their next lower and higher percentiles. Return {} if there are enough.
 
     The range of the jobs' p-th percentiles bounds the percentile of the measured operations only. It is too narrow to
     predict further jobs, and resampling needs more jobs.
@@ -271,7 +271,7 @@ def _list_imported(imported: dict) -> Iterator[records.Kept]:
 
 
 def _build_battery(kept: records.Kept) -> Battery:
-    """Convert a stored record to a battery; a record with unusable histograms counts as failed."""
+    """Convert a stored record to a battery. The battery counts as failed if the histograms are unusable."""
     place, record = (kept.cell, _get_levels(kept.levels), kept.repeat), kept.record
     if not record:
         return Battery(*place, {}, [kept.problem])

@@ -7,7 +7,7 @@ from sbench.probe.fields import read_fields
 
 @dataclass(frozen=True)
 class Levels:
-    """The factor levels of a cell; an empty `start_credits` leaves a volume's credits unchanged."""
+    """The factor levels of a cell. If `start_credits` is empty, a volume's burst credits are left as they are."""
 
     store: str
     job: str
@@ -26,7 +26,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Load:
-    """A background load of a volume: a job, and the store that it writes to."""
+    """A background load: a fio job that runs during a battery, and the store to which it writes."""
 
     job: Job
     store: dict
@@ -102,7 +102,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Judging:
-    """Settings that determine verdicts, from the configuration and the study's section.
+    """The settings, from the whole configuration and from the study's section, that determine verdicts.
 
     Attributes:
         limits: latency limits, as names or mappings.

@@ -104,7 +104,7 @@ class Volumes(Study):
         )
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Add a battery's `background` (None, or the job and store of the load) and `start` (initial credits)."""
+        """Add `background` (None, or the job and store of the background load) and `start` (initial credits)."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
         given, section = read_fields(Settings, settings), read_fields(Section, self.get_section(config))
         if state := given.cell.start_credits:
@@ -172,7 +172,7 @@ class Volumes(Study):
         return int(self.get_section(config)["batteries"])
 
     def count_most_repeats(self, config: dict) -> int:
-        """Return the configured number of batteries; no further ones are added, as credits depend on their sequence."""
+        """Return the configured number of batteries. No more are added later, because credits depend on their order."""
         return self.count_repeats(config)
 
     def estimate_record(self, settings: dict) -> dict:
@@ -194,11 +194,11 @@ class Volumes(Study):
         return sum(fio_options.compute_total_bytes(fio_options.parse_job_file(text)) for text in texts)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return the reason that nothing was measured (METHOD 9), if no job of the battery finished."""
+        """If no job of the battery finished, return a message that nothing was measured (METHOD 9)."""
         return check_finished(record)
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return the deviations of a battery from its settings (METHOD 9, 10), which make the record invalid."""
+        """Return the mismatches between a battery and its settings (METHOD 9, 10), which invalidate the record."""
         return [*check_output(record), *check_jobs(record["work"])]
 
 
@@ -208,7 +208,7 @@ def _has_folders(store: dict) -> bool:
 
 
 def _require_shell(store: dict) -> str:
-    """Return the name of the host that a store's shell reaches.
+    """Check that a store's shell (such as ssh) reaches its volume, and return the host name.
 
     Raises:
         Problem: the shell does not start, or the host lacks the directory, the device or fio.
@@ -228,13 +228,13 @@ def _require_shell(store: dict) -> str:
 
 
 def _compute_lead_time(state: str, store: dict) -> dict:
-    """Return the maximum time until the credits of a store's volume are full, or spent, and the I/Os to spend them."""
+    """Return how long it takes at most to refill or spend a volume's burst credits, and the I/Os to spend them."""
     volume = store.get("volume")
     return promises.compute_lead_time(promises.compute_promises(volume if isinstance(volume, dict) else {}), state)
 
 
 def refuse_memory(place: Path, memory: str) -> str:
-    """Raise a Problem that states that `place` is in memory; `memory` is the file system or device in memory."""
+    """Raise a Problem because `place` is on `memory`, a RAM-backed file system or device."""
     raise Problem(f"{place} is in memory ({memory}); name a folder on a disk")
 
 

@@ -102,7 +102,7 @@ def build_samples(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def _list_records(series: Series, seed: int) -> Iterator[dict]:
-    """Yield the value by which runs are compared: the p99 of each battery, as batteries are the repeats."""
+    """Yield a row with the p99 of each battery, by which runs are compared. Batteries are the repeats."""
     for battery in series.batteries:
         jobs = series.jobs[series.jobs["repeat"] == battery.repeat] if battery.valid else series.jobs[:0]
         p99 = estimate_percentiles(jobs, (99,), seed).get(99)
@@ -115,7 +115,7 @@ def _list_records(series: Series, seed: int) -> Iterator[dict]:
 
 
 def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
-    """Find the segments of each battery; their indices refer to the jobs of the entire series."""
+    """Find the segments of each battery. Their job indices count through all batteries of the series."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)
@@ -126,7 +126,7 @@ def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list
 
 
 def _choose_level_column(jobs: pd.DataFrame) -> str:
-    """Return the column to search for level changes: p99, or the mean if any job lacks a p99."""
+    """Choose the column in which level changes are detected: p99, or the mean if any job lacks a p99."""
     return "p99_ms" if jobs["p99_ms"].notna().all() else "mean_ms"
 
 
@@ -194,7 +194,7 @@ def _build_segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment])
 
 
 def _build_curve_rows(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
-    """Build a row per percentile that can be estimated, and a row with the maximum as the 100th percentile."""
+    """Build a row for each percentile that can be estimated, and one for the maximum, the 100th percentile."""
     rows = [
         {"percentile": p, "ms": one.value, "low": one.low, "high": one.high, "N": one.n}
         for p, one in quantiles.items()

@@ -1,4 +1,4 @@
-"""Compare volumes with each other, and with and without a background load: ratios with confidence intervals.
+"""Compare volumes, or a volume with and without a background load, by ratios with confidence intervals.
 
 The unit of repetition is the battery, since the jobs of a battery are not independent (METHOD 18). If both arms have at
 least 6 batteries measured in the same sessions, the verdict follows METHOD 17 with pairs of batteries as blocks. Fewer
@@ -127,7 +127,7 @@ def compare_series(
 
 
 def _find_shared_sessions(arms: Arms) -> dict[int, str]:
-    """Return the session of each repeat whose valid batteries in both arms were all measured in the same session."""
+    """Find the repeats whose valid batteries were all measured in the same session. Return {repeat: session}."""
     first, second = sessions = {}, {}
     for arm, own in zip(arms, sessions, strict=True):
         for battery in (battery for one in arm for battery in one.valid):
@@ -138,7 +138,7 @@ def _find_shared_sessions(arms: Arms) -> dict[int, str]:
 
 
 def _has_fixed_order(arms: Arms, repeats: Iterable[int]) -> bool:
-    """Return whether all repeats measured the same arm first; False if a record lacks its position in the order."""
+    """Return whether all repeats are known to have measured the same arm first."""
     gaps = np.array([np.subtract(*(_compute_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
     return len(gaps) > 0 and bool((gaps > 0).all() or (gaps < 0).all())
 
@@ -149,7 +149,7 @@ def _compute_mean_position(arm: list[Series], repeat: int) -> float:
 
 
 def _count_lost(arms: Arms) -> tuple[int, int]:
-    """Count the repeats in which each arm lost a battery, among repeats that were attempted in both arms."""
+    """Count how often each arm has no valid battery, among the repeats that were attempted in both arms."""
     attempts: list[dict[int, bool]] = [{}, {}]
     for arm, valid in zip(arms, attempts, strict=True):
         for battery in (battery for one in arm for battery in one.batteries):
@@ -172,7 +172,7 @@ def _list_differences(arms: Arms, repeat: int) -> Iterator[str]:
 
 
 def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
-    """Yield the columns that identify each comparison, and its two arms, in the order of the series."""
+    """Yield each comparison, in the order of the series: the columns that identify it, and its two arms."""
     fixed = [name for name in FACTORS if name not in (factor, "host", "start_credits")]
     places: dict[tuple, dict[str, list[Series]]] = {}
     for one in series:
@@ -203,7 +203,7 @@ def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator
 
 
 def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
-    """Split an arm by the initial credits of its batteries, unless these are the compared factor."""
+    """Split an arm (one side of a comparison) by initial credits, unless the comparison is between credits."""
     if factor == "start_credits" and arm:
         return [arm]
     states = dict.fromkeys(one.head["start_credits"] for one in arm)
@@ -211,7 +211,7 @@ def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
 
 
 def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
-    """Return the range of job numbers (first, last) of each phase."""
+    """Return the job numbers (first, last) of all jobs, and of the phases before and after level changes."""
     changes = [
         int(one.jobs["number"].iloc[segment.first])
         for one in (*arms[0], *arms[1])
@@ -228,7 +228,7 @@ def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
 
 
 def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
-    """Compute the ratio of a metric with its interval from resampled jobs, for comparisons with too few batteries."""
+    """Compute the ratio of a metric and, by resampling jobs instead of the too few batteries, its interval."""
     jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
     if jobs >= stats.MIN_BLOCKS:
         low, high = map(float, stats.compute_interval(contender.draws / baseline.draws, jobs))
@@ -241,7 +241,7 @@ def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> 
 
 
 class _Figure(NamedTuple):
-    """The value of a metric over a number of `jobs`, with its values in resampled sets of jobs (`draws`)."""
+    """The value of a metric, its values in resampled sets of jobs (`draws`), and the number of jobs."""
 
     value: float
     draws: np.ndarray
@@ -249,7 +249,7 @@ class _Figure(NamedTuple):
 
 
 def _compute_figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
-    """Compute the available metrics of jobs, resampled with the random numbers of arm 0 or 1.
+    """Compute all available metrics of jobs. Resampling uses separate random numbers for `arm` 0 and 1.
 
     Percentiles such as "p99" come from merged bins. "p99 of jobs" is the median of the jobs' p99s.
     """

@@ -9,7 +9,7 @@ _STATES = ("full", "partly spent", "spent")
 
 
 def _name_limits(results: Any) -> dict[str, str]:
-    """Return the limits as a name for "the application's limit": "etcd: 10 ms, openshift: 20 ms"."""
+    """Return the text for "the application's limit", such as "etcd: 10 ms, openshift: 20 ms"."""
     limits = results.limits[["limit", "limit_ms"]].drop_duplicates() if len(results.limits) else results.limits
     texts = [f"{limit['limit']}: {limit['limit_ms']:g} ms" for limit in limits.to_dict("records")]
     return {"the application's limit": ", ".join(texts)}

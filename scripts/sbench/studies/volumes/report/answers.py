@@ -42,7 +42,7 @@ CREDITS = "burst credits"
 
 @dataclass(frozen=True)
 class Course:
-    """The outcome of a limit over the course of a series.
+    """Whether a series met a latency limit, and how this changed over time.
 
     Attributes:
         whole: row of verdicts for the entire series.
@@ -59,13 +59,13 @@ class Course:
 
     @property
     def deciding_segment(self) -> dict:
-        """Return the slowest segment with the same verdict as the series, or the entire series if there is none."""
+        """Return the slowest segment whose verdict equals that of the series. If there is none, return the series."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
 
     @property
     def outcome(self) -> str:
-        """Return the verdict; `not judged` if it is undecided although the limit is outside the confidence interval."""
+        """Return the verdict, or `not judged` if it is undecided for another reason than its confidence interval."""
         within = self.deciding_segment["low_ms"] < self.whole["limit_ms"] <= self.deciding_segment["high_ms"]
         return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
 
@@ -83,7 +83,7 @@ class Course:
 
 
 def list_courses(run: Results) -> list[Course]:
-    """Return the outcome of each limit for each series, in the order of the table."""
+    """Return the outcomes of all series for all limits, in the order of the table of limits."""
     every = []
     for _, table in run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ():
         rows = table.to_dict("records")
@@ -95,7 +95,7 @@ def list_courses(run: Results) -> list[Course]:
 
 
 def list_course_groups(run: Results) -> list[list[Course]]:
-    """Group outcomes that share a sentence: hosts with equal outcomes and, if there are many series, also volumes."""
+    """Group outcomes that are described together: equal ones on several hosts or, with many series, on any volumes."""
     every = list_courses(run)
     many = len({tuple(course.whole[name] for name in FACTORS) for course in every}) > FEW
     groups: dict[tuple, list[Course]] = {}
@@ -107,7 +107,7 @@ def list_course_groups(run: Results) -> list[list[Course]]:
 
 
 def describe_courses(group: Sequence[Course], run: Results) -> str:
-    """Write a sentence on the outcome of a limit, for series with the same sequence of verdicts."""
+    """Write a sentence on whether series with the same sequence of verdicts meet a limit."""
     whole, wholes = group[0].whole, [course.whole for course in group]
     metric = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
@@ -137,7 +137,7 @@ def _find_slowest(rows: Sequence[dict]) -> dict:
 
 
 def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
-    """Describe the number of jobs and the duration of all jobs, or of the `first` run of equal verdicts.
+    """Describe how many jobs there are and how long they took. If `first`, only count those with the first verdict.
 
     "about" marks estimated durations.
     """
@@ -179,7 +179,7 @@ def _describe_change(heads: Sequence[dict]) -> str:
 
 
 def _format_values(rows: Sequence[dict]) -> str:
-    """Format a latency with its interval, or the range of several; return an empty string if there are none."""
+    """Format one latency with its interval, or the range of several. Return an empty string if none is known."""
     values = [row["value_ms"] for row in rows if pd.notna(row["value_ms"])]
     return (
         f"{prose.format_span(values, prose.format_number)} ms"
@@ -194,7 +194,7 @@ def _format_job_count(jobs: Sequence[int]) -> str:
 
 
 def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
-    """Return the decided findings (missed limits first), the findings on other metrics, and the undecided findings."""
+    """Return three lists: decided findings (missed limits first), findings on other metrics, and undecided findings."""
     primary, secondary = pages.get_findings(run)
     # Comparisons with too few batteries are mentioned in the advice instead.
     compared = [one for one in primary if one.verdict != Outcome.TOO_FEW]
@@ -204,7 +204,7 @@ def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Find
 
 
 def write_headline(run: Results) -> str:
-    """Write the headline: the volumes that meet the first limit, or rates and latencies if no limit applies."""
+    """Write the headline. It names the volumes that meet the first limit, or rates and latencies without limits."""
     return bold(pages.select_headline([_write_unchecked_headline(run)], run))
 
 
@@ -233,7 +233,7 @@ def _is_short(headline: str) -> bool:
 def _describe_outcomes(
     courses: Sequence[Course], run: Results, name_series: Callable[[Sequence[Course], Results, bool], str]
 ) -> str:
-    """Write a clause for each outcome of a limit, with the names of the series (formatted by `name_series`)."""
+    """Write a clause for each distinct outcome of a limit, in which `name_series` formats the names of the series."""
     text, outcomes = "", [one for one in IN_ORDER if any(course.outcome == one for course in courses)]
     for outcome in outcomes:
         series = name_series([course for course in courses if course.outcome == outcome], run, len(outcomes) == 1)
@@ -242,7 +242,7 @@ def _describe_outcomes(
 
 
 def _describe_limit(courses: Sequence[Course], run: Results) -> dict[str, str]:
-    """Return the template fields "metric" and "limit"; all outcomes must be of the same limit."""
+    """Format the limit and the metric to which it applies. All `courses` must be about the same limit."""
     wholes = [course.whole for course in courses]
     title = REPORT.get_metric(wholes[0]["metric"]).title
     metric = f"{title} of {phrases.describe_operation(wholes, run)}"
@@ -250,7 +250,7 @@ def _describe_limit(courses: Sequence[Course], run: Results) -> dict[str, str]:
 
 
 def _list_values(courses: Sequence[Course], run: Results, is_only: bool) -> str:
-    """List volumes with the value of each series: "the disk: 0.28 ms alone and 0.47 ms with a second job on …"."""
+    """List volumes with the latency of each series: "the disk: 0.28 ms alone and 0.47 ms with a second job on …"."""
     volumes: dict[str, list[Course]] = {}
     for course in courses:
         volumes.setdefault(phrases.format_place(course.whole["store"]), []).append(course)
@@ -271,7 +271,7 @@ def _list_values(courses: Sequence[Course], run: Results, is_only: bool) -> str:
 
 
 def _name_span(courses: Sequence[Course], run: Results, is_only: bool) -> str:
-    """List the names of series, with the range of their values: "gp3x1 and gp3x2 (3.9–4.1 ms)"."""
+    """List the names of series, followed by their range of latencies: "gp3x1 and gp3x2 (3.9–4.1 ms)"."""
     names = [
         " ".join(filter(None, [phrases.format_place(one.whole["store"]), phrases.describe_conditions(one.whole, run)]))
         for one in courses
@@ -288,7 +288,7 @@ def _name_span(courses: Sequence[Course], run: Results, is_only: bool) -> str:
 
 
 def _format_value(course: Course) -> str:
-    """Format the latency that decides a verdict with two digits, or with more if they show its side of the limit.
+    """Format the latency that decides a verdict, with enough digits to show on which side of the limit it is.
 
     If the verdict is undecided or the latency is known only within bounds, the interval is shown.
     """
@@ -299,7 +299,7 @@ def _format_value(course: Course) -> str:
 
 
 def _format_kept_time(course: Course) -> str:
-    """Format the time after which a series began to miss a limit: "after 58 min"; an empty string if not applicable."""
+    """Format how long a series met a limit before it missed it: "after 58 min". Return "" for all other series."""
     time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
     return f"after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
 
@@ -320,7 +320,7 @@ def _describe_largest_effect(run: Results) -> tuple[str, tuple[Statement, ...]]:
 
 
 def _describe_counts(courses: Sequence[Course], run: Results) -> str:
-    """Write how many series meet a limit, and which is the slowest that misses it."""
+    """Write a sentence on how many series meet a limit, and on the slowest series that misses it."""
     counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in IN_ORDER}
     slowest = max(
         counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"]), default=None
@@ -344,7 +344,7 @@ def _describe_counts(courses: Sequence[Course], run: Results) -> str:
 
 
 def _describe_rates(run: Results) -> str:
-    """Write the rate and p99 of each series, or only for the highest and lowest rate if there are many."""
+    """Write a sentence with the rate and p99 of each series. If there are many, name only the fastest and slowest."""
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows
@@ -365,7 +365,7 @@ def list_reasons(run: Results) -> list[str]:
 
 
 def list_advice(run: Results) -> list[str]:
-    """Recommend a volume, state the IOPS that volumes without credits lack, and list steps to settle open verdicts."""
+    """List advice: a volume to use, volumes whose baseline IOPS are too low, and how to settle undecided verdicts."""
     first, lines = _select_first_limit(run), []
     kept = [course for course in first if course.verdict == Outcome.MEETS]
     # Recommend a volume only if there is a choice of volumes; users cannot choose the load next to the application.
@@ -393,7 +393,7 @@ def list_advice(run: Results) -> list[str]:
 
 
 def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sentence:
-    """Recommend the volume with verdicts of lower latency than all others that meet the limit, or any of them."""
+    """Recommend the volume with the lowest latency that meets the limit, or any if comparisons do not decide this."""
     best = min(kept, key=lambda course: course.deciding_segment["value_ms"])
     own, rows = best.whole["store"], run.get_comparisons()
     rows = rows[rows["factor"] == "store"]
@@ -476,7 +476,7 @@ def _list_limit_findings(run: Results) -> Iterator[Finding]:
 
 
 def _list_credit_findings(run: Results) -> Iterator[Finding]:
-    """Yield findings that compare the credit model with observations; series with equal text share a finding."""
+    """Yield findings that compare modelled credits with observations. Series with the same text share a finding."""
     for text, own in run.collapses.groupby("text", sort=False) if run.has_credits and len(run.collapses) else ():
         rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
         where = phrases.describe_place(rows.to_dict("records"), run)

@@ -42,7 +42,7 @@ TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparison
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A battery in the report.
+    """A battery (a series of fio jobs) as shown in the report.
 
     Attributes:
         levels: level of each factor.
@@ -73,7 +73,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Results(results.Results):
-    """The tables of a run of the volumes study; the inherited `verdicts` are about comparisons.
+    """The tables of a run of the volumes study. The inherited `verdicts` are those on comparisons.
 
     The inherited `samples` have additional columns for the operation whose latency is reported: `operation`, N and
     p50_ms … stddev_ms. Further columns are `iops` and `mib_s` (reads plus writes), `device_iops`, `minutes` since the
@@ -109,7 +109,7 @@ class Results(results.Results):
 
     @property
     def changes(self) -> pd.DataFrame:
-        """Return the segments that begin with a level change, which are all but the first of each battery."""
+        """Return all segments that begin with a change of the latency level, not with the battery."""
         return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
 
     @cached_property
@@ -217,7 +217,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that the shared report code expects of verdicts.
+    """Add the columns that the shared code for reports requires in a table of verdicts.
 
     Comparisons of all jobs are dropped if there are comparisons of phases, which are more informative.
     """
@@ -230,7 +230,7 @@ def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Add the columns that published samples lack, and the columns of the reported operation to all samples.
+    """Add columns for the reported operation to the samples, and columns that published samples lack.
 
     Raises:
         Problem: the samples lack job ids or latencies.

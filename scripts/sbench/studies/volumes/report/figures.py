@@ -28,7 +28,7 @@ LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def draw_latency(run: Results) -> Figure:
-    """Draw the p99 of each job over time, a panel per job file, with modelled credits in a panel below.
+    """Plot the p99 of each job over time, with a panel per job file and a panel below for modelled credits.
 
     Many batteries of one or two jobs are drawn by `_draw_ranked` instead.
     """
@@ -62,7 +62,7 @@ def draw_latency(run: Results) -> Figure:
 
 
 def _draw_ranked(run: Results) -> Figure:
-    """Draw the p99 of each series with its interval in a row each, the highest first."""
+    """Plot the p99 and its confidence interval in a row per series, sorted in descending order."""
     cells = run.measured[run.measured["p99_ms_high"].notna() & (run.measured["host"] != ALL_HOSTS)]
     cells = cells.sort_values("p99_ms_high", ascending=False, ignore_index=True)
     shown = cells.head(SHOWN)
@@ -81,7 +81,7 @@ def _draw_ranked(run: Results) -> Figure:
 
 
 def draw_details(run: Results) -> Figure:
-    """Draw p99, p99.9 and maximum of each job over time, with the segments, in a panel per battery."""
+    """Plot p99, p99.9 and maximum of each job over time, and the segments. There is a panel for each battery."""
     p99 = [trace.jobs["p99_ms"] for trace in run.traces]
     spreads = {number: one.max() / one.min() for number, one in enumerate(p99) if one.notna().any()}
     widest, panels = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE], []
@@ -210,7 +210,7 @@ def choose_look(trace: Trace, run: Results) -> Look:
 
 
 def _write_caption(name: str, drawn: Mapping[str, bool]) -> str:
-    """Write a caption from the template `name` and the templates of the optional elements that were drawn."""
+    """Build a caption from the template `name`, and from a template for each optional element that was drawn."""
     return "".join(map(words.fill, [name, *(part for part, is_drawn in drawn.items() if is_drawn)]))
 
 
@@ -259,7 +259,7 @@ def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
 def _build_event_rules(
     trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = ""
 ) -> list[Rule]:
-    """Build a vertical line at each job that `table` has in its columns `which`_job and `which`_number.
+    """Build a vertical line at each job that `table` lists in its columns `which`_job and `which`_number.
 
     `text` is formatted with the name of the job and the jump. By default, the lines have the colour of the battery.
     """
@@ -273,7 +273,7 @@ def _build_event_rules(
 
 
 def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
-    """Build the points of a percentile curve without the maximum; labelled percentiles have confidence intervals."""
+    """Build the points of a percentile curve, without the maximum. Only labelled points get confidence intervals."""
     if rows.empty:
         return rows
     rows = rows[rows["percentile"] < 100].sort_values("percentile")
@@ -283,7 +283,7 @@ def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
-    """Build a line per documented rate (`columns`) of the volumes in a panel; volumes with equal rates share a line."""
+    """Build a line for each documented rate in `columns` of a panel's volumes. Equal rates share a line."""
     cells = run.cells[run.cells["store"].isin([trace.levels["store"] for trace in traces])]
     heights = cells.reindex(columns=["store", *columns]).melt("store", var_name="column", value_name="height").dropna()
     rules = []
@@ -307,7 +307,7 @@ def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _select_numbers(run: Results, *columns: str) -> pd.DataFrame:
-    """Select the available columns of all finished jobs, as the numbers behind a plot."""
+    """Return the data behind a plot: the given columns of all finished jobs, if available."""
     shown = [*FACTORS, "repeat", "valid", "number", "job_Id", "minutes", *columns]
     jobs = run.samples[run.samples["status"] == "done"] if len(run.samples) else run.samples
     return jobs[[name for name in shown if name in jobs]]

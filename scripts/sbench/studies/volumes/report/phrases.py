@@ -48,7 +48,7 @@ def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
-    """List the factors that distinguish a series from others on its volume, and further factors that readers need."""
+    """List the factors to name with a series: those that distinguish it, the job if jobs differ, and any load."""
     shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []
@@ -61,20 +61,20 @@ def format_label(levels: Mapping[str, str], run: Results) -> str:
 
 
 def format_legend(trace: Trace, run: Results) -> str:
-    """Format the label of a battery for plots: its series, and its number if any series has several batteries."""
+    """Format the label of a battery for plots. It includes a number if there are series with several batteries."""
     again = f" · battery {trace.repeat}" if any(one.repeat > 1 for one in run.traces) else ""
     return format_label(trace.levels, run) + again
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join names to a list; abbreviate long lists: "a, b and 7 more"."""
+    """Join names in a text, and abbreviate long lists as in "a, b and 7 more"."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], words.fill("more", many=len(names) - NAMED + 1)]
     return prose.format_list(names)
 
 
 def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
-    """Describe the volumes and the common conditions of all rows: "on gp2x1 (128 GiB gp2), without a second job"."""
+    """Describe volumes and the conditions that all rows share: "on gp2x1 (128 GiB gp2), without a second job"."""
     head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
     shown = [name for name in list_distinguishing_factors(head, run) if len({row[name] for row in rows}) == 1]
     named = format_volume(stores[0], run) if len(stores) == 1 else join_names(stores)
@@ -85,7 +85,7 @@ def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
 
 
 def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
-    """Name the measured operation: fdatasync or fsync, depending on the jobs' options, "a read" or "a write"."""
+    """Name the measured operation: "a read", "a write", or the sync call in the jobs' options."""
     named = []
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
@@ -128,7 +128,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_shares(row: Mapping) -> str:
-    """Format the shares at or above a limit: "0.01 % of operations, 9.1 [8.7, 9.6] % of the time".
+    """Format how much is at or above a limit, as in "0.01 % of operations, 9.1 [8.7, 9.6] % of the time".
 
     Return "none" if both are zero, or an empty string if they are unknown.
     """

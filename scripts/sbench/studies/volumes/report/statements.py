@@ -23,10 +23,14 @@ Levels = tuple[tuple[str, str], ...]
 
 
 class Jobs:
-    """The jobs of valid batteries, with factors, `repeat`, `number`, and metrics such as `p99_ms` and `iops`."""
+    """The jobs of valid batteries, against which statements are verified."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Select the finished jobs of valid batteries from the samples of a run, by `status` and `valid`."""
+        """Select the finished jobs of valid batteries from the samples of a run.
+
+        The samples have the columns `status`, `valid`, `repeat` and `number`, the factors, and metrics such as
+        `p99_ms` and `iops`.
+        """
         counts = (table["status"] == "done") & table["valid"].astype(bool) if len(table) else []
         self._rows = table[counts].sort_values(["repeat", "number"], kind="stable") if len(table) else table
 
@@ -90,7 +94,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Limit:
-    """The statement that a series meets or misses a limit of the p99.
+    """The statement that the p99 of a series meets or misses a limit.
 
     Attributes:
         levels: factor levels of the series.
@@ -105,7 +109,7 @@ class Limit:
     segments: tuple[Segment, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether all segments are supported, they cover all jobs, and the outcome follows from them."""
+        """Return whether the jobs support all segments, and the segments cover all jobs and imply the outcome."""
         batteries = jobs.get_values(self.levels, "p99_ms")
         if sum(map(len, batteries.values())) != sum(one.jobs for one in self.segments):
             return False
@@ -140,7 +144,7 @@ def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The statement of a ratio of a metric between two series: contender / baseline.
+    """The statement that a metric of two series has a certain ratio (contender / baseline).
 
     Attributes:
         baseline: factor levels of the baseline.
@@ -194,7 +198,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class VolumeChoice:
-    """The recommendation of a volume, or of any volume, among the volumes that meet a limit.
+    """The recommendation of one volume that meets a limit, or of all of them.
 
     Attributes:
         chosen: the recommended volume, which is the only one or has a lower latency than all others; otherwise all
@@ -210,7 +214,7 @@ class VolumeChoice:
     ratios: tuple[Ratio, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether `kept` meet the limit, `others` do not, and comparisons support the recommendation."""
+        """Return whether the jobs support all outcomes and comparisons, and these support the recommendation."""
         if not all(one.is_supported_by(jobs) for one in (*self.kept, *self.others, *self.ratios)):
             return False
         if any(one.outcome != MEETS for one in self.kept) or any(one.outcome == MEETS for one in self.others):
@@ -223,7 +227,7 @@ class VolumeChoice:
         return {_get_store(one.levels) for one in self.chosen} == beats_all
 
     def _find_beaten(self, own: str) -> set[str]:
-        """Return the volumes that have a higher latency than the volume `own`, by verdicts."""
+        """Return the volumes whose latency is higher than that of the volume `own`, according to the comparisons."""
         return {
             _get_store(one.baseline if _get_store(one.contender) == own else one.contender)
             for one in self.ratios
@@ -232,7 +236,7 @@ class VolumeChoice:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the claims of all its limits and ratios."""
+        """Yield the subject and outcome of each statement on limits and ratios that the recommendation is based on."""
         for one in (*self.kept, *self.others, *self.ratios):
             yield from one.claims
 
