@@ -79,7 +79,7 @@ class File:
         self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, or only of its part `where`."""
+        """Read the values of the dataset at `path`, or of its part `where`."""
         return self._file[path][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
@@ -183,7 +183,7 @@ def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, 
 
 
 def _walk_links(file: "h5py.File") -> Iterator[object]:
-    """Yield all groups and datasets of a file whose names `h5py.File.visititems` cannot decode."""
+    """Yield all groups and datasets of a file, including those whose names `h5py.File.visititems` cannot decode."""
     import h5py
 
     from sbench.probe import hdf5_tree

@@ -36,7 +36,7 @@ def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
 
 
 def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
-    """Describe the filters that the loaded HDF5 library lacks but at least one chunk of the dataset needs."""
+    """Describe the filters that the loaded HDF5 library lacks and that at least one chunk of the dataset needs."""
     filters = list_filters(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
