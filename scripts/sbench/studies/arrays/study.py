@@ -93,7 +93,7 @@ class Arrays(Study):
         yield from check_distributions(levels, config, NEEDS[backend], f"backend {backend}")
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells that control measurements may repeat, which are those that are timed."""
+        """Return the cells that control measurements may repeat. Only timed cells qualify."""
         return [cell for cell in cells if self.is_timed(cell.levels)]
 
     def is_timed(self, levels: dict[str, str]) -> bool:

@@ -112,7 +112,7 @@ class Particles(Study):
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Select the cells for deliberate slowdowns: those with a single reading thread, or all if there are none.
+        """Select the cells for deliberate slowdowns: all with a single reading thread, or all cells if there are none.
 
         With more threads, other threads can read while one waits, so a wait need not extend the total time.
         """

@@ -158,7 +158,7 @@ def _expand_pattern(pattern: str) -> list[str]:
 
 
 def _list_folder(folder: str) -> list[str]:
-    """Return the HDF5 files in a directory: those with a known suffix, or if there are none, by content."""
+    """Return the HDF5 files in a directory, recognised by suffix, or if no suffix is known, by content."""
     there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
     named = [path for path in there if formats.is_named_hdf5(path.name)]
     files = named or [path for path in there if _is_hdf5(path)]

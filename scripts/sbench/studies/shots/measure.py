@@ -180,7 +180,7 @@ def _parse_place(where: list) -> selection.Place | str:
 
 
 def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
-    """Raise Unable if the driver does not support every dataset in the manifest, even those that are not read now."""
+    """Raise Unable if a driver does not support a dataset in the manifest, whether or not this repeat reads it."""
     folder = location.get("folder")
     in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
     for file, held in manifest["objects"].items():

@@ -118,7 +118,7 @@ def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried
 
 
 def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
-    """Return the first segment whose latency is at least 1.5 times that of the previous one, or None.
+    """Return the first segment with at least 1.5 times the latency of the previous one, or None.
 
     The latency of a segment is the median of its jobs' mean latencies.
     """

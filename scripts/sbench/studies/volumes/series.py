@@ -131,7 +131,7 @@ def get_started_utc(battery: Battery) -> str:
 
 
 def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
-    """Build all series of a run: first those of the matrix, even without records, and then imported ones.
+    """Build all series of a run: first all of the matrix, even without records, and then imported ones.
 
     Unusable records count as failed batteries.
 

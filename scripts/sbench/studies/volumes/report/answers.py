@@ -59,7 +59,7 @@ class Course:
 
     @property
     def deciding_segment(self) -> dict:
-        """Return the slowest segment whose verdict equals that of the series. If there is none, return the series."""
+        """Return the slowest segment with the same verdict as the series. If there is none, return the series."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
 
@@ -137,7 +137,7 @@ def _find_slowest(rows: Sequence[dict]) -> dict:
 
 
 def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
-    """Describe how many jobs there are and how long they took. If `first`, only count those with the first verdict.
+    """Describe the number of jobs and their duration. If `first`, count only jobs before the first change of verdict.
 
     "about" marks estimated durations.
     """

@@ -48,7 +48,7 @@ def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
-    """List the factors to name with a series: those that distinguish it, the job if jobs differ, and any load."""
+    """List the factors to name with a series: factors that distinguish it, the job if jobs differ, and any load."""
     shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []

@@ -227,7 +227,7 @@ class VolumeChoice:
         return {_get_store(one.levels) for one in self.chosen} == beats_all
 
     def _find_beaten(self, own: str) -> set[str]:
-        """Return the volumes whose latency is higher than that of the volume `own`, according to the comparisons."""
+        """Return the volumes that comparisons found to have a higher latency than the volume `own`."""
         return {
             _get_store(one.baseline if _get_store(one.contender) == own else one.contender)
             for one in self.ratios
