@@ -319,7 +319,7 @@ def test_the_workflow_measures_the_round_that_a_look_orders(tiny: Path, monkeypa
     assert len({record["position"] for record in measured}) == 4
     for number in (1, 2):
         assert read_json(folder / f"looks/{number}.json")["reasons"][0] in text
-    assert "After 8 of at most 8 blocks: " in (tiny / PAGE).with_suffix(".md").read_text("utf-8")
+    assert " of at most 8 blocks: " in (tiny / PAGE).with_suffix(".md").read_text("utf-8")
     assert "measure" not in planned(tiny)
 
 

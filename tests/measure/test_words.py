@@ -156,7 +156,7 @@ def test_findings_and_reasons_have_these_words():
         "a 64 MiB page buffer **was 2.0× as fast** [2.0, 2.0] as no page buffer (8 blocks)."
     )
     assert [render_markdown_line(text) for text, _ in answer.list_reasons(run, [finding])] == [
-        "A 64 MiB page buffer transferred 1.00 MiB in 4 requests; no page buffer 1.00 MiB in 100 requests."
+        "A 64 MiB page buffer transferred 1.00 MiB in 4 requests; no page buffer transferred 1.00 MiB in 100 requests."
     ]
 
 

@@ -418,7 +418,7 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
     panel = figure.panels[0]
     assert panel.x_label == "p99: first named / second"
     assert panel.rows[0] == "1.75× as high [1.72, 1.78]: before the first change"
-    assert "the first name is lower" in figure.caption
+    assert "the first is lower" in figure.caption
     drawn = [comparisons.draw_comparisons(run, metric=metric.name) for metric in run.report.metrics]
     assert sum(len(panel.rows) for figure in drawn for panel in figure.panels) == len(run.verdicts)
 

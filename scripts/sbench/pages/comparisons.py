@@ -102,7 +102,8 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
 def write_caption(results: Results, rows: pd.DataFrame) -> str:
     """Write the caption of a figure of comparisons."""
     metric, blocks = results.report.get_metric(rows["metric"].iloc[0]), results.report.unit == "block"
-    name, less = f"comparisons of {'blocks' if blocks else 'jobs'}", "faster" if metric.is_time else "lower"
+    name = "comparisons of blocks" if blocks else "comparisons of jobs"
+    less = "faster" if metric.is_time else "lower"
     return words.fill(name, title=metric.title) + words.fill("first is", less=less, percent=results.same_percent)
 
 
@@ -142,7 +143,7 @@ def build_verdict_table(results: Results) -> Table:
 
 def _format_states(rows: pd.DataFrame) -> list[str]:
     """Write, for each comparison, after how many blocks it was decided, given up or left undecided, and the maximum."""
-    states = rows[["decision", "blocks", "most_repeats"]].itertuples(index=False, name=None)
+    states = rows[["decision", "blocks", "most_repeats"]].fillna("").itertuples(index=False, name=None)
     how = {"same": "decided", "open": "undecided"}
     return [
         f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" if state else ""
