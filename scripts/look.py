@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from sbench.design import blocks
 from sbench.measure import rounds
 from sbench.probe.program import parse_json_object, run_main, write_json
 
@@ -18,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     look = rounds.take_look(given.config, given.study, given.out.parents[1], given.number)
     print(look["reasons"][0], file=sys.stderr)
-    write_json(given.out, look)
+    write_json(given.out, look | {"limits": blocks.get_limits(given.config, given.study)})
     return 0
 
 

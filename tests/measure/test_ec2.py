@@ -50,7 +50,8 @@ def scaled(name: str, url: str | None, **study: object) -> dict:
     shots["matrix"] = [mapping for mapping in shots["matrix"] if mapping["library"]]
     shots |= {"data": {"shots": 4, "signals": 4}, "control_cells": 0, **study}
     config["stores"]["s3"] |= {"bucket": "elsewhere", **({"endpoint": url} if url else {"server": "embedded"})}
-    return config | {"repeats": 1}
+    once = {name: value for name, value in config.items() if name not in ("most_repeats", "budget_s")}
+    return once | {"repeats": 1}
 
 
 def rows(count: int, workers: int) -> int:

@@ -226,6 +226,13 @@ def open_blocks(config: dict, selected: Sequence[Cell], cells: Iterable[Cell]) -
     return opened._replace(round=orders[-1].round + 1 if orders else 1)
 
 
+def get_limits(config: dict, study: str) -> dict:
+    """Return the settings that decide when a study ends; a look taken with other settings must be taken again."""
+    program = studies.get_study(study)
+    counts = {"repeats": program.count_repeats(config), "most_repeats": program.count_most_repeats(config)}
+    return counts | {name: config.get(name) for name in ("extra_blocks", "budget_s", "resolve_percent")}
+
+
 def get_looks_folder(run: str, study: str) -> Path:
     """Return the folder with the look files of a study in a run."""
     return Path("results", run, study, "looks")

@@ -134,13 +134,20 @@ class Call:
                 if not self._has_ended(study, opened[study]):
                     for path in blocks.get_looks_folder(self.run, study).glob("*.json"):
                         path.unlink()
+                    # If facts.json exists, Snakemake does not run a gathering that waits for a second look, and ends
+                    # without the blocks that the first look ordered.
+                    (self.results / study / "facts.json").unlink(missing_ok=True)
                     blocks.write_blocks(self.results / study / "blocks.json", opened[study])
         return opened
 
     def _has_ended(self, study: str, opened: blocks.Open) -> bool:
-        """Return whether all blocks of a study are measured, and its last look did not request more."""
-        orders = blocks.read_orders(blocks.get_looks_folder(self.run, study))
-        return not blocks.get_last_block(opened) and bool(orders) and not orders[-1].blocks
+        """Return whether all blocks of a study are measured, and its last look, at these settings, ordered no more."""
+        folder = blocks.get_looks_folder(self.run, study)
+        orders = blocks.read_orders(folder)
+        if blocks.get_last_block(opened) or not orders or orders[-1].blocks:
+            return False
+        limits = read_json(folder / f"{len(orders)}.json").get("limits")
+        return bool(limits == blocks.get_limits(self.config, study))
 
     def _expect_programs(self) -> None:
         """Check that an interpreter can run the programs, and that no jobs of an earlier call are in the Slurm queue.

@@ -307,7 +307,7 @@ class Family:
         return np.where(_compute_medians(d[: self._first]) * usual > 0, d, math.nan)
 
     def _get_arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of the runs as two arrays (block, comparison), for baselines and contenders; cache them."""
+        """Return a column of the runs as two matrices (block, comparison), for baselines and contenders; cache them."""
         if column not in self._columns:
             base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
             self._columns[column] = self._by_block.get_column(column, base), self._by_block.get_column(column, other)

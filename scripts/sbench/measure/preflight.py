@@ -159,7 +159,7 @@ class _Use:
 
     Attributes:
         size: the number of bytes that the run writes there.
-        made: whether the run creates the folder if it is missing. Mount points of volumes must exist.
+        made: whether the run creates the folder if it is missing. Mount points must exist.
         cache: whether the run sets the page cache state of files there.
         attributes: whether the run sets extended attributes of files there.
     """

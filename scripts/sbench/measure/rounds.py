@@ -83,6 +83,9 @@ def _choose_round(
     last = orders[-1]
     rows, kept = gather.read_study(folder, config["run"], program.name)
     runs, _ = tables.build_runs_and_samples(rows, kept)
+    if "round" not in runs or runs["round"].isna().all():
+        # All records are of an earlier call of fixed repeats, which counts as the first round.
+        runs = runs.assign(round=1, most_repeats=program.count_most_repeats(config))
     judgement = judging.judge_study(config, program, rows, runs, metrics=[TOTAL])
     comparisons = [one for one in judgement.rows if one.role == "decides" and one.factor != CONTEST]
     undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})

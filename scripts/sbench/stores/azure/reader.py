@@ -1,4 +1,4 @@
-"""Read blobs and files in shares with the Azure SDK, which splits reads into chunks, and count its requests.
+"""Read objects and files in shares with the Azure SDK, which splits reads into chunks, and count its requests.
 
 The SDK fetches the first chunk of a byte range alone, and then the other chunks concurrently. If there is more than one
 byte range, this reader's threads fetch them in parallel, each without concurrency inside the SDK.
