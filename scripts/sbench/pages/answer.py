@@ -19,7 +19,7 @@ REASONS = 3  # maximum on a page; the tables cover all effects
 
 
 def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
-    """List explanations of the largest effects: differences in request and byte counts, which repeat exactly."""
+    """Explain the largest effects by the differences in request and byte counts, which are exactly reproducible."""
     cells = results.cells.set_index("cell")
     if "requests" not in cells:
         return []
@@ -41,7 +41,7 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
 
 
 def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:
-    """Describe the requests of both sides of a finding.
+    """Describe the requests that each side of a finding sent.
 
     Returns:
         a sentence and the counts that it states. They are an empty string and None if the counts are unknown, or if the
@@ -82,9 +82,9 @@ def _format_count(values: pd.Series, noun: str) -> str:
 
 
 def _describe_model(rows: pd.DataFrame, old: str, results: Results) -> str:
-    """Compare the ratio to `old` predicted from requests, bytes, CPU time and opens with the measured ratio.
+    """Compare the measured time ratio with the ratio that the model predicts from requests, bytes, CPU time and opens.
 
-    Return an empty string if a prediction is missing.
+    Return an empty string if a prediction is missing. `old` is the name of the baseline.
     """
     ratios, measured = get_modelled_ratios(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
@@ -100,9 +100,9 @@ def _describe_model(rows: pd.DataFrame, old: str, results: Results) -> str:
 
 
 def build_best_table(results: Results) -> Table:
-    """Build the table of the fastest configuration per storage location, cache state and level of the given factors.
+    """Build the table of the fastest configuration for each storage location, cache state and kind of work.
 
-    Given factors (`Factor.given`) describe the reader's work, such as the data to read. Times are in seconds.
+    The levels of the given factors (`Factor.given`), such as the data to read, define the work. Times are in seconds.
     """
     report, cells = results.report, results.measured
     given = [factor.name for factor in report.factors if factor.given]
@@ -144,7 +144,7 @@ def _format_failures(row: dict) -> str:
 
 
 def _split_shared_columns(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
-    """Remove the columns with the same level in all rows.
+    """Remove each column that has the same level in all rows.
 
     Returns:
         the remaining columns, and sentences that state the removed levels.

@@ -19,7 +19,7 @@ PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."
 
 
 def draw_lone_cells(run: Results) -> Figure:
-    """Draw the report's primary value for the cells that are not part of a curve, including their invalid repeats."""
+    """Draw the primary value of each cell that is not part of a curve; invalid repeats are included."""
     value, cells = run.report.values[0], pd.concat([run.measured, run.invalid])
     if len(cells) and run.report.scaling:
         cells = cells[~is_in_series(cells, run.report.scaling.factor, run)]
@@ -36,7 +36,7 @@ def draw_values(
     caption: str,
     cells: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw values of cells in rows, with a panel per storage location.
+    """Draw values of cells, with a row per cell and a panel per storage location.
 
     Cells without a valid repeat (n = 0) are drawn as invalid, with each repeat as large as a median.
 
@@ -77,7 +77,7 @@ def draw_values(
 
 
 def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
-    """Draw stacked bars of time components: the median of each over a cell's valid repeats.
+    """Draw the median of each time component over a cell's valid repeats, as a stacked bar per cell.
 
     Args:
         run: results to draw.
@@ -103,7 +103,7 @@ def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str
 
 
 def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
-    """Draw box plots of a column of the samples, with a panel per storage location and level of the given factors."""
+    """Draw box plots of a column of the samples, with a panel for each storage location and kind of work."""
     if column not in run.samples:
         return Figure(name, title, "These data lack samples.", (), pd.DataFrame())
     samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
@@ -159,7 +159,7 @@ def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: 
 def _iter_places(
     cells: pd.DataFrame, run: Results, factors: Iterable[str]
 ) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
-    """Yield the panel for each storage location: its title, its cells with the `y` of their row, and its row labels."""
+    """Yield a panel for each storage location: its title, its cells with their row position `y`, and its row labels."""
     places = list(run.report.places)
     for levels, group in cells.groupby(places, sort=False):
         telling = run.select_telling_factors(group, factors)
@@ -174,7 +174,7 @@ def _iter_places(
 
 
 def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
-    """Return the levels shared by the cells of a row; an empty string for a factor that applies to none of them."""
+    """Return the level of each factor for the cells of a row, or an empty string if the factor applies to none."""
     rows = cells.to_dict("records")
     return {name: rows[0][name] if any(run.names.has_meaning(name, row) for row in rows) else "" for name in factors}
 
@@ -187,9 +187,9 @@ def _build_marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run:
 
 
 def _find_published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
-    """Return the published cells that match the rows of a panel, by label and look.
+    """Return the published cells that match the rows of a panel, grouped by label and look.
 
-    Their `y` places them below the measured cells.
+    Their `y` positions are below those of the measured cells.
     """
     arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
     for y, own in cells[cells["n"] > 0].groupby("y"):
@@ -210,7 +210,9 @@ def _add_ticks(panel: Panel) -> Panel:
 
 
 def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
-    """Draw the requests of a comparison's two arms over time; without panels if the requests were not recorded.
+    """Draw the requests of a comparison's two arms over time.
+
+    The figure has no panels if the requests were not recorded.
 
     Args:
         run: results to draw.
@@ -301,7 +303,7 @@ def select_delivered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_fewest_requests(rows: pd.DataFrame) -> tuple[int, int]:
-    """Return the minimum number of contiguous requests that fetch all delivered bytes once, and the number of bytes."""
+    """Return the least number of requests that would fetch each delivered byte once, and the number of bytes."""
     rows = select_delivered(rows)
     stretches = total = 0
     for _, own in rows.groupby("object", sort=False):

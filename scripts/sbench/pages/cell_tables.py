@@ -91,7 +91,7 @@ def get_numbers(cells: pd.DataFrame, name: str) -> pd.Series:
 
 
 def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
-    """Return a function for `Column.of` that summarises a fact about readers (`Results.readers`) for each cell.
+    """Return a function for `Column.of` that aggregates a fact about readers (`Results.readers`) for each cell.
 
     Args:
         name: column with the fact.
@@ -117,7 +117,7 @@ def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None =
 
 
 def from_readers_in_mib(name: str, how: str = "median") -> Callable:
-    """Return a function for `Column.of` that summarises a fact in bytes, converted to MiB."""
+    """Return a function for `Column.of` that aggregates a fact in bytes for each cell and converts it to MiB."""
     return from_readers(name, how, lambda size: size / MIB)
 
 
@@ -166,7 +166,7 @@ def build_ratio_table(run: Results, factor: str, base: str, value: Value, called
 
 
 def has_odd_cache_state(cells: pd.DataFrame) -> pd.Series:
-    """Return a mask of the cells whose page cache was in another state than requested."""
+    """Return a mask of the cells whose page cache was in a different state than requested."""
     state = cells["cache_state"]
     return (state != "") & (state != cells["cache"]) & ~cells["cache"].isin(("any", "direct"))
 
@@ -180,7 +180,7 @@ def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
 
 
 def build_level_columns(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Build columns with the levels that distinguish a run's cells; empty strings where a factor does not apply."""
+    """Build a column for each factor that distinguishes the run's cells, with empty strings where it does not apply."""
     factors = run.select_telling_factors(run.cells[run.cells["control"] == ""], run.report.names)
     frame, rows = pd.DataFrame(index=cells.index), cells.to_dict("records")
     for factor in factors or [run.report.headline]:
@@ -232,9 +232,9 @@ def build_table(
 
 
 def build_glance_table(run: Results) -> Table:
-    """Build the table of ratios for the first compared factor, with a row per context and a column per metric.
+    """Build the table of ratios for the first compared factor, with a column per metric.
 
-    Ratios are coloured by verdict.
+    Each row is a combination of levels of the other factors. Ratios are coloured by verdict.
     """
     rows = run.verdicts
     rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
@@ -261,7 +261,7 @@ def build_glance_table(run: Results) -> Table:
 
 
 def _format_verdict(metric: str, ratio: float, verdict: str, run: Results) -> str:
-    """Format a ratio, followed by its verdict unless that is faster or slower."""
+    """Format a ratio. The verdict follows unless it is faster or slower, which the ratio itself shows."""
     text = names.format_multiple(ratio, np.nan, np.nan, run.report.get_metric(metric).is_time)
     return text if verdict in ORDERED else ", ".join(filter(None, [text, words.get_mark(verdict)]))
 
@@ -301,7 +301,7 @@ def build_harness_table(run: Results) -> Table:
 
 
 def build_trouble_table(run: Results) -> Table:
-    """Build the table of cells with failed or invalid repeats, and the reasons."""
+    """Build the table of cells with failed or invalid repeats, including the reasons."""
     cells = sort_cells(run.cells, run)
     cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
     frame = build_level_columns(cells, run)
@@ -363,7 +363,7 @@ def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None =
 
 
 def build_attempt_table(facts: dict) -> Table:
-    """Build the table of earlier failed builds, datasets and unreadable records, which were moved aside."""
+    """Build the table of earlier attempts that were moved aside: failed builds and datasets, and unreadable records."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
         details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}

@@ -1,4 +1,4 @@
-"""Draw a value against a numeric factor: each repeat, the estimate, its confidence interval and its bound."""
+"""Draw a value against a numeric factor: single repeats, estimates with confidence intervals, and upper bounds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ Arm = tuple[str, Look, pd.DataFrame]
 
 @dataclass(frozen=True)
 class _Plot:
-    """The settings shared by all panels of a figure, so that each variant of an arm looks the same in all of them."""
+    """Settings shared by all panels of a figure, so that a variant of an arm looks the same in each panel."""
 
     run: Results
     factor: str
@@ -75,7 +75,7 @@ def is_in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
 
 
 def draw_speedup(run: Results) -> Figure:
-    """Draw the performance ratio relative to each arm's smallest level of the scaling factor (base time / time)."""
+    """Draw each arm's speedup over its smallest level of the scaling factor (time at that level / time)."""
     scaling = run.report.scaling
     if not scaling or run.measured.empty:
         return Figure("performance-ratio", "", "", (), pd.DataFrame())
@@ -90,7 +90,7 @@ def draw_speedup(run: Results) -> Figure:
 
 
 def _compute_base_ratios(run: Results, ratio: str) -> Results:
-    """Add the column `ratio`: the time at an arm's smallest scaling level divided by each cell's and record's time."""
+    """Divide the time at an arm's smallest scaling level by each cell's and record's time, in a new column `ratio`."""
     factor, column = run.report.scaling.factor, run.report.values[0].column
     others = [name for name in run.report.names if name != factor]
     measured = run.measured[run.measured[column].notna()]
@@ -224,7 +224,7 @@ def _select_samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
 
 
 def _build_bound_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
-    """Build markers for the bound of each arm and cache state: the largest bound at each x position in the panel."""
+    """Build a line of upper bounds for each arm and cache state, through the largest bound at each x position."""
     own, marks = plot.run.report.headline, []
     if not plot.value.bound:
         return []
@@ -254,7 +254,7 @@ def build_numbers(
     also: Iterable[str] = (),
     published: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """Build the table of a figure's numbers: medians and single repeats.
+    """Build the table of the numbers in a figure: medians and single repeats.
 
     Args:
         run: results.

@@ -1,4 +1,4 @@
-"""Classes with which a study declares its factors, metrics and values, so that shared code can write its pages."""
+"""Classes with which a study declares its factors, metrics and values for the code that writes its pages."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -121,11 +121,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A factor along which performance may stop improving, with the metric that decides this.
+    """A factor, such as the number of processes, at whose higher levels performance may no longer improve.
 
     Attributes:
-        factor: name of the factor, such as the number of processes.
-        time: column of the records that decreases while performance improves.
+        factor: name of the factor.
+        time: column of the records that decides this: it decreases while performance improves.
         title: name of this column on pages.
     """
 
@@ -136,7 +136,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Contest:
-    """A set of arms that are compared pairwise at each level of the report's factor `along`."""
+    """Arms that are all compared with each other, at each level of the factor `Report.along`."""
 
     arm: tuple[str, ...]  # factors that distinguish the arms
     fastest: str  # predicate for the fastest arm, "fed the processes fastest"
@@ -147,7 +147,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Report:
-    """A study's declaration of its pages."""
+    """The contents of a study's pages, as declared by the study."""
 
     study: str
     title: str  # title of the page
@@ -172,7 +172,7 @@ class Report:
 
     @property
     def added(self) -> dict[str, str]:
-        """Return the factors that were introduced later, with the level of all older cells.
+        """Map each factor that was added to the study later to the level that all older cells have.
 
         Pages do not print these levels.
         """
@@ -190,7 +190,7 @@ class Report:
 
     @property
     def time_column(self) -> str:
-        """Return the column with a cell's time as shown to readers.
+        """Return the name of the column with the time that pages show for a cell.
 
         This is the time per iteration if records contain several iterations.
         """

@@ -43,7 +43,7 @@ _TEX = str.maketrans(
 
 
 def write_tables(study: str, results: Path, out: Path) -> int:
-    """Write the tables of a study's page as files, and return the number of tables.
+    """Write each table of a study's page to files, and return the number of tables.
 
     Each table is written as `<study>/<name>.csv` and `.tex`; `<study>.xlsx` contains all of them as sheets.
 
@@ -70,7 +70,7 @@ def write_tables(study: str, results: Path, out: Path) -> int:
 
 
 def render_latex(table: Table, label: str) -> str:
-    """Render a table as LaTeX, with the packages booktabs and amssymb, and longtable for more than `LONG` rows."""
+    """Render a table as LaTeX that needs booktabs and amssymb, and also longtable if it has more than `LONG` rows."""
     texts = format_table(table)
     aligned = "".join("r" if column in find_numeric_columns(texts, table) else "l" for column in texts)
     head, *rows = [
@@ -87,9 +87,9 @@ def render_latex(table: Table, label: str) -> str:
 
 
 def write_workbook(tables: Sequence[Table], path: Path) -> None:
-    """Write tables as an Excel workbook: a sheet of captions, and a sheet per table with numbers stored as numbers.
+    """Write tables to an Excel workbook, with a sheet of captions and a sheet per table.
 
-    Equal tables produce identical files.
+    Numbers are stored as numbers, not as text. Equal tables produce identical files.
     """
     book, made = Workbook(), io.BytesIO()
     contents = book.active
@@ -113,14 +113,14 @@ def write_workbook(tables: Sequence[Table], path: Path) -> None:
 
 
 def _list_values(column: pd.Series, table: Table) -> list:
-    """List a column's values for a workbook: numbers, or None for unknown numbers, and other values as on a page."""
+    """List a column's values for a workbook: numbers as they are, unknown numbers as None, all else as page text."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return [value if math.isfinite(value) else None for value in column.astype(object).fillna(math.nan)]
     return ["" if pd.isna(value) else remove_marks(table.format_value(column.name, value)) for value in column]
 
 
 def _add_row(sheet: Worksheet, values: Iterable) -> None:
-    """Append a row; text that begins with = is stored as text, because it may come from elsewhere."""
+    """Append a row. Untrusted text that begins with = is stored as text, not as a formula."""
     sheet.append(list(values))
     for cell in sheet[sheet.max_row]:
         cell.data_type = "s" if cell.data_type == "f" else cell.data_type

@@ -1,4 +1,4 @@
-"""Summarise verdicts as findings: a sentence per group of comparisons with the same outcome, with minimal conditions.
+"""Summarise verdicts as findings: a sentence per outcome, with the fewest conditions under which it applies.
 
 A course is a series of comparisons along an ordered factor, such as a range of sizes; a single comparison is a course
 of one step. Nothing is interpolated: a finding about two neighbouring sizes covers only these two.
@@ -25,7 +25,7 @@ Conditions = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """Comparisons (rows of verdicts.csv) with the same outcome, described by one sentence.
+    """A group of comparisons (rows of verdicts.csv) with the same outcome, and the sentence that describes it.
 
     Attributes:
         where: their storage location.
@@ -69,9 +69,9 @@ class Finding:
 
 
 def describe_place(rows: pd.DataFrame, results: Results) -> str:
-    """Describe the storage location of a pair's comparisons, and their work: "on disk, writing 50 MiB".
+    """Describe where and on which data a pair of levels was compared, such as "on disk, writing 50 MiB".
 
-    The work is included only if all the comparisons have the same and other cells differ.
+    The data are included only if they are the same in all of these comparisons and differ in other cells.
     """
     done = [
         results.names.format_condition(factor.name, rows[factor.name].unique())
@@ -84,7 +84,7 @@ def describe_place(rows: pd.DataFrame, results: Results) -> str:
 
 
 def list_findings(results: Results, metric: str = "") -> list[Finding]:
-    """List the findings for a metric, or for the primary metric by default, in the order of the comparisons."""
+    """List the findings for a metric (by default, the primary metric), in the order of the comparisons."""
     rows = results.get_comparisons(metric)
     rows = rows[~results.find_unmade(rows)[0]]
     pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
@@ -101,11 +101,11 @@ def _iter_pair_findings(group: pd.DataFrame, results: Results) -> Iterator[Findi
 
 
 def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Split the comparisons of a pair into courses.
+    """Split the comparisons of a pair of levels into courses (see the module docstring).
 
     Returns:
-        a table with a row per course and its `steps`, a tuple of (level, verdict) in order; and the comparisons of each
-            course.
+        a table with a row per course and a column `steps`, the ordered (level, verdict) pairs of the course; and the
+            comparisons of each course.
     """
     along = results.report.along
     if not along or group["factor"].iloc[0] == along:
@@ -124,7 +124,7 @@ def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame,
 def split_by_levels(
     chosen: pd.DataFrame, among: pd.DataFrame, results: Results
 ) -> list[tuple[pd.DataFrame, Conditions | None]]:
-    """Split courses with the same outcome into parts that the levels of a few factors separate from all other courses.
+    """Split courses with the same outcome into parts that each have conditions which no other course meets.
 
     Args:
         chosen: the courses with the same outcome.
@@ -132,9 +132,9 @@ def split_by_levels(
         results: results of the study.
 
     Returns:
-        the parts, each with its conditions (factor -> levels), which are met by its courses and by no other course in
-            `among`. If this is impossible, or would require more than `MOST_PARTS` parts, `chosen` is the only part and
-            its conditions are None.
+        the parts, each with its conditions (factor -> levels), which all of its courses and no other courses in
+            `among` meet. If this is impossible or would require more than `MOST_PARTS` parts, `chosen` is the only part
+            and its conditions are None.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
@@ -148,7 +148,7 @@ def split_by_levels(
 
 
 def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
-    """Return minimal conditions on single factors that separate `chosen` from the rest, or None if there are none."""
+    """Return the fewest factors and their levels that select exactly `chosen` from `among`, or None if none do."""
 
     def is_exact(conditions: Conditions) -> bool:
         held = [among[factor].isin(levels) for factor, levels in conditions.items()]
@@ -168,7 +168,7 @@ def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[st
 def _split_by_ratio(
     rows: pd.DataFrame, conditions: Conditions, among: pd.DataFrame, context: list[str]
 ) -> list[tuple[pd.DataFrame, Conditions]]:
-    """Split a part whose ratios differ widely by the factor that reduces their spread the most, at least by half."""
+    """Split a part with widely differing ratios by the factor that reduces their spread most, if at least by half."""
     closest, pieces = _compute_spread(rows) / 2, [(rows, conditions)]
     if _compute_spread(rows) <= np.log(ALIKE):
         return pieces

@@ -1,4 +1,4 @@
-"""Write a page's question and headline, which states the outcome of the comparison that the question is about."""
+"""Write a page's question, and the headline that answers it with the outcome of a comparison."""
 
 import itertools
 from typing import NamedTuple
@@ -23,9 +23,10 @@ Sentence = tuple[str, tuple[Statement, ...]]
 
 
 def list_asked_factors(results: Results) -> list[str]:
-    """List the varied factors that the configuration compares, followed by other compared factors; at least one.
+    """List the varied factors that the configuration compares, followed by other factors with comparisons.
 
-    Without a configuration, list the factors with comparisons, starting with the study's main factor.
+    Without a configuration, list the factors with comparisons, starting with the study's main factor. The list is
+    never empty.
     """
     settings, own = results.facts.get("settings") or {}, results.report.headline
     made = sorted(dict.fromkeys(results.get_comparisons()["factor"]), key=lambda factor: factor != own)
@@ -41,7 +42,7 @@ def _select_originals(results: Results) -> pd.DataFrame:
 
 
 def write_question(results: Results) -> str:
-    """Return the configuration's question, or else a question derived from the comparisons and levels.
+    """Return the question from the configuration. If it has none, derive one from the comparisons and levels.
 
     Names that the study declares (`Report.named`) are added in brackets to the configuration's question.
     """
@@ -66,7 +67,7 @@ def write_question(results: Results) -> str:
 
 
 def write_headline(results: Results) -> Sentence:
-    """Write a sentence with the outcome of the comparison that the question is about, and its statements."""
+    """Write the headline: the outcome of comparing the first factor of `list_asked_factors`, with its statements."""
     if results.measured.empty:
         return _explain_nothing(results.cells), ()
     if results.verdicts.empty:
@@ -94,7 +95,7 @@ def write_headline(results: Results) -> Sentence:
 
 
 def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
-    """Compare each contender with the baseline in a storage location; name the baseline only once if possible."""
+    """Write how each contender at a storage location compares with the baseline, naming it only once if possible."""
     pairs = [pair for _, pair in rows.groupby("contender", sort=False) if pair["verdict"].isin(ORDERED).any()]
     parts = [_split_by_order(pair)[0] for pair in pairs]
     is_alike = len({get_effect(part, results).than for part in parts}) == 1
@@ -121,7 +122,7 @@ def _split_by_order(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
-    """Write which of two arms took less time in a storage location, and under which conditions the reverse was true."""
+    """Write how two arms compare at a storage location, and under which conditions the order was reversed."""
     new, old = name_sides(rows.iloc[0], results)
     texts: list[str] = []
     for number, part in enumerate(_split_by_order(rows)):
@@ -134,7 +135,7 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
 
 
 def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results, before: str) -> str:
-    """Describe the conditions of an order: " with a 64 MiB page buffer", or " … (in 3 of 4 comparisons)" if not in all.
+    """Describe when an order applies: " with a 64 MiB page buffer", or " … (in 3 of 4 comparisons)" if not always.
 
     After a text `before` about a page buffer, " with no page buffer" is " without". Return an empty string if all
     comparisons have the same order.
@@ -156,7 +157,7 @@ def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Result
 def _find_conditions(
     part: pd.DataFrame, opposite: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> dict[str, list[str]]:
-    """Return the fewest levels of factors that cover a part of the comparisons and none with the opposite order.
+    """Return the narrowest levels that include all comparisons in `part` but none with the opposite order.
 
     Return an empty dictionary if one or two factors do not suffice.
     """
@@ -174,7 +175,7 @@ def _match_conditions(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> n
 
 
 class _Case(NamedTuple):
-    """The fastest arm among arms that differ only in the factor that the question is about.
+    """The fastest of several arms that differ only in the factor that the question is about.
 
     Attributes:
         level: the arm's level of this factor.
@@ -192,7 +193,10 @@ class _Case(NamedTuple):
 
 
 def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Sentence:
-    """Write in how many cases each arm was the fastest; undecided if most of the fastest arms lack a verdict."""
+    """Write in how many cases each arm was the fastest.
+
+    If the fastest arm lacks a verdict in most cases, write that this is undecided.
+    """
     context = [name for name in results.report.names if name in rows and name != factor]
     cases = [_find_least(case, context, results) for _, case in rows.groupby(context, sort=False)]
     unjudged = [case for case in cases if case.unjudged]
@@ -236,7 +240,7 @@ def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Ca
 
 
 def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
-    """Compare an arm with the baseline over the cases with the verdict that it is faster.
+    """Write how much faster an arm was than the baseline in the cases with the verdict faster.
 
     Return an empty string if there are none.
     """
@@ -279,7 +283,7 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
 
 
 def write_tally(results: Results) -> str:
-    """Write how many comparisons of the question's factor and of others were decided, and the outcomes of the rest.
+    """Count the decided comparisons, those of the question's factor separately, and the outcomes of the rest.
 
     Return an empty string if all of them were decided.
     """
