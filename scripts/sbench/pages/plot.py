@@ -1,4 +1,4 @@
-"""Describe figures independently of the output: `plot_html` draws them for HTML, `plot_svg` for Markdown."""
+"""Describe figures independently of the output format; `plot_html` and `plot_svg` draw them."""
 
 import math
 import zlib
@@ -27,7 +27,7 @@ LETTER = 0.015  # width of a character relative to a panel, if two panels are si
 
 @dataclass(frozen=True)
 class Look:
-    """The look of an arm's marks; no two arms share both colour and marker.
+    """Colour, marker and line style of an arm's marks; no two arms share both colour and marker.
 
     Without a marker, only a line is drawn.
     """
@@ -73,7 +73,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Bars:
-    """Segments of horizontal bars: `table` has the columns y, left and right; `half` is half their height."""
+    """Segments of horizontal bars, as columns y, left and right of `table`. `half` is half their height."""
 
     label: str
     colour: str
@@ -85,7 +85,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rule:
-    """A line across a panel at a value of the y axis, labelled on the right, or of the x axis, labelled at the top."""
+    """A line across a panel: horizontal and labelled on the right, or vertical (axis "x") and labelled at the top."""
 
     at: float
     label: str = ""
@@ -108,7 +108,7 @@ class Note(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A line at a value of the x axis, with the position of its label.
+    """A vertical line, with the position of its label.
 
     Attributes:
         rule: the line.
@@ -206,7 +206,7 @@ class Panel:
         return events
 
     def compute_name_height(self, tier: int) -> float:
-        """Return the y position of the event labels in a line of text."""
+        """Return the y position of the event labels on line `tier`, counted from the top."""
         low, high = self.compute_y_range()
         return _compute_value_at(low, high, 1 - NAME * (tier + 0.5), self.y_log)
 
@@ -223,7 +223,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure under one heading; `numbers` contains everything drawn, and `name` is the stem of its files."""
+    """Panels with a common heading. `numbers` contains everything drawn, and `name` is the stem of its files."""
 
     name: str
     title: str
@@ -317,5 +317,5 @@ def format_tick(value: float) -> str:
 
 
 def compress_text(text: str) -> str:
-    """Compress text for the page's script to inflate, because figures take most of the space of a long page."""
+    """Compress text, which the page's script inflates, because figures take up most of a long page."""
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -1,4 +1,4 @@
-"""Draw figures for HTML with HoloViews and Bokeh, as drawing instructions; a page contains BokehJS only once.
+"""Convert figures to JSON that BokehJS draws, with HoloViews and Bokeh. A page contains BokehJS only once.
 
 Bokeh numbers its identifiers from the start of the process, so that a new process produces identical output for the
 same tables.
@@ -114,7 +114,7 @@ def _draw_panel(panel: Panel, figure: Figure):
 
 
 def _count_legend_columns(labels: list[str], panels: int) -> int:
-    """Count the columns that fit in a legend if `panels` are side by side; a narrower page shows fewer."""
+    """Return how many legend columns fit above each of `panels` panels that are side by side on a wide page."""
     wide = [LEGEND_GAP + 28 + 6 * len(label) for label in labels]
     fits = (
         columns
@@ -125,7 +125,7 @@ def _count_legend_columns(labels: list[str], panels: int) -> int:
 
 
 def _add_legend(columns: int, plot, _element) -> None:
-    """Add a legend with an entry per label, because HoloViews omits it for many elements and for a single one."""
+    """Add a legend with an entry per label, because HoloViews omits legends of many elements or of a single one."""
     drawn: dict[str, list[GlyphRenderer]] = {}
     for part in plot.subplots.values():
         drawn.setdefault(part.hmap.last.label, []).append(part.handles["glyph_renderer"])
@@ -139,9 +139,9 @@ def _add_legend(columns: int, plot, _element) -> None:
 
 
 def _convert_column(column: object) -> list:
-    """Convert a column to a list, with five significant digits for numbers and NaN for gaps (null would be drawn as 0).
+    """Convert a column to a list, with numbers rounded to five significant digits.
 
-    This is half the size of Bokeh's encoding.
+    Gaps are NaN, because null would be drawn as 0. The list is half the size of Bokeh's encoding.
     """
     values = pd.Series(column)
     if pd.api.types.is_numeric_dtype(values):
@@ -192,7 +192,10 @@ def _draw_marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
 
 
 def _get_hover_options(label: str) -> dict:
-    """Return options for a mark's tooltip, its column `tip`; HoloViews would modify text that names several columns."""
+    """Return options that show a mark's column `tip` as its tooltip.
+
+    All text is in one column, because HoloViews would modify tooltips that name several columns.
+    """
     return {"tools": ["hover"], "hover_tooltips": [(label, "@{tip}")]}
 
 
@@ -209,12 +212,12 @@ def _format_tip(point: Mapping, value: str) -> str:
 
 
 def _apply_style(element: hv.Element, **style) -> hv.Element:
-    """Apply a style with given axis limits, because HoloViews would spend a third of its time computing them."""
+    """Apply a style without computing axis limits, which would take a third of HoloViews' time."""
     return element.opts(backend="bokeh", normalize=False, apply_ranges=False, show_legend=False, **style)
 
 
 def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
-    """Add details for which HoloViews lacks options to the Bokeh figure: ticks, labels, limits, events and fonts."""
+    """Add to the Bokeh figure what HoloViews has no options for: ticks, labels, limits, events and fonts."""
     axes = plot.state
     for axis, grid, ticks, texts in (
         (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.get_x_tick_names()),
@@ -273,7 +276,7 @@ def _set_look(axes) -> None:
 
 
 def _name_limits(axes, panel: Panel, figure: Figure) -> None:
-    """Label the limits on the right, and align the axes of panels above each other, with or without limits."""
+    """Label the limits on the right. If any panel of the figure has limits, give all panels the same margins."""
     if limits := panel.list_limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)

@@ -62,7 +62,7 @@ def draw_figure(figure: Figure) -> str:
 
 
 def _shorten_svg(svg: str) -> str:
-    """Reduce the size of matplotlib's SVG by half: recurring styles become classes, and numbers have two decimals."""
+    """Halve the size of matplotlib's SVG by replacing recurring styles with classes and rounding to two decimals."""
     styles = Counter(re.findall(r'<[^>]* style="([^"]*)"', svg))
     classes = {style: f"s{number}" for number, (style, count) in enumerate(styles.items()) if count > 1}
 

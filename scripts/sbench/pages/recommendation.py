@@ -1,4 +1,4 @@
-"""Write advice: a configuration for each situation, and the additional blocks that undecided comparisons need."""
+"""Recommend a configuration for each situation, and the number of blocks to add for undecided comparisons."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ NAMED = 3  # maximum number of undecided pairs of levels named in a sentence
 
 
 def list_recommendations(results: Results) -> list[Sentence]:
-    """List the configuration with the least time in each situation, with the factors that matter.
+    """Recommend the configuration with the least time in each situation, and name the factors that matter.
 
-    A situation is a storage location and a reader's work. A factor matters if the recommended cell is faster, by
+    A situation is a storage location and the reader's work. A factor matters if the recommended cell is faster, by
     verdict, than a cell that differs from it in that factor alone. There is no recommendation for a situation in which
     the cell with the least time lacks verdicts.
     """
@@ -39,7 +39,7 @@ def list_recommendations(results: Results) -> list[Sentence]:
 
 
 def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield the levels of each situation, and its measured cells that have a time and no failures."""
+    """Yield the levels of each situation, and its measured cells with a time and without failures."""
     report, cells = results.report, results.measured
     contest = report.contest
     keys = list(dict.fromkeys([*results.situation_factors, *([report.along] if report.along else [])]))
@@ -53,7 +53,7 @@ def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.Data
 def _find_recommendation(
     situation: dict[str, str], cells: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> Recommendation | None:
-    """Return the recommendation for a situation; None if no factor matters, or if a cell beat the fastest one."""
+    """Return the recommendation for a situation, or None if no factor matters or another cell beat the fastest one."""
     own, best = set(cells["cell"]), cells.loc[cells["total_s"].idxmin()]
     mine = rows[rows["baseline_cell"].isin(own) & rows["contender_cell"].isin(own)]
     mine = mine[(mine["baseline_cell"] == best["cell"]) | (mine["contender_cell"] == best["cell"])]
@@ -70,7 +70,7 @@ def _find_recommendation(
 
 
 def _list_levels(choice: Choice, made: Recommendation, results: Results) -> tuple[str, ...]:
-    """Return the factor, the recommended level and the levels that it beat."""
+    """Return a tuple of the factor, the recommended level and all levels that it beat."""
     levels = results.cells.set_index("cell")[choice.factor]
     losers = [one.baseline if one.contender == made.cell else one.contender for one in choice.comparisons]
     return choice.factor, choice.level, *(levels[loser] for loser in losers)
@@ -88,7 +88,7 @@ def _write_recommendation(group: list[Recommendation], results: Results) -> Sent
 
 
 def _format_times(group: list[Recommendation], times: pd.Series, results: Results) -> str:
-    """Format the times of the recommended cells; with a range, name the work at both ends of it."""
+    """Format the time of the recommended cells. If it is a range, describe the work at its ends where they differ."""
     low, high = (choose(group, key=lambda made: times[made.cell]) for choose in (min, max))
     ends = [names.format_seconds(times[made.cell]) for made in (low, high)]
     levels = [dict(made.situation) for made in (low, high)]
@@ -120,7 +120,7 @@ def _describe_place(situation: dict[str, str], results: Results) -> str:
 
 
 def _name_rest(group: list[Recommendation], results: Results) -> str:
-    """Describe the levels shared by the recommended cells, for factors that vary in the recommendation's situations."""
+    """Describe the other levels that all recommended cells share, for factors that vary in these situations."""
     cells = results.cells.set_index("cell")
     chosen = cells.loc[[made.cell for made in group]]
     among = cells.loc[[cell for made in group for cell in made.cells]]
@@ -164,14 +164,14 @@ def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
 
 
 def describe_needed_repeats(results: Results) -> list[str]:
-    """Describe how many more repeats are needed for a verdict or to detect a worthwhile difference, and their time."""
+    """Write how many more repeats a verdict or a worthwhile difference needs, and how long they would take."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
     return _describe_lacking_blocks(results) + _describe_repeats_to_detect(results)
 
 
 def _describe_lacking_blocks(results: Results) -> list[str]:
-    """Advise how to obtain the missing blocks for comparisons of measured cells.
+    """Advise how to add the blocks that comparisons of measured cells still need for a verdict.
 
     The next run appends as many blocks as `repeats` specifies.
     """
@@ -216,7 +216,7 @@ def _describe_repeats_to_detect(results: Results) -> list[str]:
 
 
 def _describe_undecided(rows: pd.DataFrame, results: Results) -> dict[str, str]:
-    """Return the template fields for undecided comparisons: their number, their levels and the size to detect."""
+    """Return the template fields for undecided comparisons: their number, the pairs, and a worthwhile difference."""
     pairs = dict.fromkeys(" vs ".join(name_sides(row, results)) for _, row in rows.iterrows())
     shown = [*pairs] if len(pairs) <= NAMED else [*pairs][: NAMED - 1]
     shown += [words.fill("more arms", many=len(pairs) - len(shown))] if len(shown) < len(pairs) else []

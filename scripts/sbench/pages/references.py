@@ -40,7 +40,7 @@ def list_published(facts: Mapping) -> list[str]:
 def iter_arms(
     cells: pd.DataFrame, run: Results, value: Value, axis: str = "", rows: bool = False
 ) -> Iterator[tuple[str, Look, pd.DataFrame]]:
-    """Yield the label, look and cells of each published arm to draw together with some cells of a run.
+    """Yield the label, look and cells of each published arm that is comparable with some cells of a run.
 
     Published cells must match these cells in the reader's work and in the factors of panels, or, with `rows`, in all
     factors except the question's. In the other factors, matching cells are preferred; if there are none, the label
@@ -92,7 +92,7 @@ def _convert_to_grey(panel: Panel, name: str) -> Panel:
 
 
 def list_limits(run: Results) -> Iterator[str]:
-    """Yield the limitations of the published data, and the figures that omit them for lack of a matching level."""
+    """Yield a sentence for each limitation of the published data, and for the figures that cannot include them."""
     report = run.report
     axes = [one.name for one in report.factors if one.axis and run.measured[one.name].nunique() > 1]
     for reference in run.references:
@@ -130,7 +130,7 @@ def _select_alike(
 
 
 def _convert_to_kinds(run: Results, factor: str, levels: pd.Series) -> pd.Series:
-    """Replace stores by their kind, because the names of stores differ between runs."""
+    """Replace the names of stores, which differ between runs, with the kinds of these stores."""
     kinds = {name: spec["kind"] for name, spec in (run.facts.get("stores") or {}).items() if "kind" in spec}
     return levels.replace(kinds) if factor == "store" else levels
 

@@ -1,4 +1,4 @@
-"""Convert the tables of a study to the form used by pages, with a sentence for each missing table.
+"""Convert the tables of a study to the form that pages use, with a sentence about each missing table.
 
 A measured run has samples, cells, verdicts and a matrix. Published data have only samples, or a number per cell.
 """
@@ -89,7 +89,7 @@ def build_results(
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
-    """Add missing columns that pages need to the cells, computed from the records.
+    """Add the columns that pages need to the table of cells, computed from the records if they are missing.
 
     Each of the report's values gets an estimate over a cell's valid records, with confidence limits `_low` and `_high`;
     they are NaN if unknown.
@@ -119,7 +119,7 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The tables of a study, with factors as strings. A missing table is empty and has a sentence in `absent`.
+    """The tables of a study, with levels as strings. A missing table is empty and has a sentence in `absent`.
 
     Attributes:
         samples: samples.csv.
@@ -160,7 +160,7 @@ class Results:
 
     @cached_property
     def readers(self) -> pd.DataFrame:
-        """Return the facts about each record's reader, if the study has any.
+        """Return a table of facts about the reader of each record; it is empty if the study has none.
 
         The columns are cell, repeat and each value that was read back, such as `effective.hosts` and
         `memory.growth_bytes`.
@@ -170,29 +170,29 @@ class Results:
 
     @cached_property
     def valid_readers(self) -> pd.DataFrame:
-        """Return the facts about the readers of valid records."""
+        """Return the rows of `readers` for valid records."""
         if self.readers.empty or self.records.empty:
             return self.readers
         return self.readers.merge(self.records.loc[self.records["valid"], ["cell", "repeat"]], on=["cell", "repeat"])
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """Return the cells that figures show: cells with a valid repeat and a value of the report, except controls."""
+        """Return the cells that figures show: cells with a valid repeat and a value to draw, except controls."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
 
     @cached_property
     def invalid(self) -> pd.DataFrame:
-        """Return the cells of which no repeat is valid and some broke a measurement rule.
+        """Return the cells that have no valid repeat, but at least one that broke a measurement rule.
 
-        They are drawn, but not part of any summary.
+        Figures show them, but no summary includes them.
         """
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     def select_sentences(self, sentences: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
-        """Return the sentences whose statements are supported by the data and do not contradict earlier statements.
+        """Return the sentences whose statements the data support and no earlier statement contradicts.
 
         Other sentences are added to `withheld`. Older tables, whose verdicts do not name their blocks, cannot be
         checked (`is_checked`).
@@ -205,7 +205,7 @@ class Results:
 
     @cached_property
     def checks(self) -> Records:
-        """Return the raw records with which statements are checked."""
+        """Return the raw records that statements are checked against."""
         return Records(self.raw)
 
     @property
@@ -214,7 +214,7 @@ class Results:
         return bool(self.checks) and "used_blocks" in self.verdicts
 
     def select_drawn(self, column: str) -> pd.DataFrame:
-        """Return the records of which figures draw `column`, with a `note`.
+        """Return the records that figures of `column` draw, with a tooltip text in the column `note`.
 
         These are the valid records, and all records of `invalid` cells.
         """
@@ -225,7 +225,7 @@ class Results:
         return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
 
     def list_levels(self, factor: str) -> list[str]:
-        """List the measured levels of a factor, sorted; for the question's factor, in the order of the matrix."""
+        """List the measured levels of a factor: those of the question's factor in the matrix's order, others sorted."""
         levels = [level for level in self.measured[factor].unique() if level]
         if factor == self.report.headline:
             return levels
@@ -246,17 +246,17 @@ class Results:
 
     @cached_property
     def usual_levels(self) -> dict[str, str]:
-        """Return the level of each factor that most cells share, which pages state only once."""
+        """Return the level that most cells share, for each factor that has one. Pages state these levels only once."""
         shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
         return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
 
     @property
     def arms(self) -> list[str]:
-        """Return the levels of the question's factor, which determines colours and markers in all figures."""
+        """Return the levels of the question's factor, in the order in which figures assign colours and markers."""
         return self.list_levels(self.report.headline) or [""]
 
     def describe_place(self, levels: dict) -> str:
-        """Describe where the bytes came from for cells with the given levels, including the measured cache state."""
+        """Describe where cells with the given levels read their bytes from, including the measured cache state."""
         named = {name: level for name, level in levels.items() if name in self.report.places}
         if not named:
             return ""
@@ -265,7 +265,7 @@ class Results:
 
     @property
     def situation_factors(self) -> list[str]:
-        """Return the factors that a reader cannot choose: the work, and the storage location.
+        """Return the factors that users cannot choose: the work to be done, and the storage location.
 
         A factor of the storage location counts as a choice if the configuration compares it, except the cache state.
         """
@@ -284,7 +284,7 @@ class Results:
         return ["factor", "baseline", "contender", *self.report.places, "state"]
 
     def get_comparisons(self, metric: str = "") -> pd.DataFrame:
-        """Return the verdicts on configured comparisons for a metric, or for the primary metric by default.
+        """Return the verdicts on configured comparisons for a metric (by default, the primary metric).
 
         Rows have the columns of verdicts.csv, the names of both cells (`baseline_cell`, `contender_cell`), and the page
         cache state of both (`state`). Comparisons of arms that deliver different amounts, or of cells that were never
@@ -354,7 +354,7 @@ class Results:
 
     @staticmethod
     def find_unmade(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        """Find comparisons that were not made, or lack blocks, because their arms were not measured together.
+        """Find comparisons that could not be made, or lack blocks, because their arms were not measured together.
 
         A comparison is not made if the arms were measured by different code, or never in the same session on the same
         machine. Pages state this only once.
@@ -375,7 +375,7 @@ class Results:
 
     @cached_property
     def _pairs(self) -> pd.DataFrame:
-        """Return all verdicts except those on controls."""
+        """Return all verdicts except those on controls, with the cells and cache states of both sides."""
         factors = [name for name in self.report.names if name in self.cells]
         if self.verdicts.empty:
             columns = ["factor", "metric", "baseline", "contender", "verdict", "note", *factors]
