@@ -10,7 +10,7 @@ LONG = 100  # maximum number of characters that fit next to a verdict and its ra
 def format_row_labels(
     rows: Sequence[dict], factors: Sequence[str], run: Results, name: Callable[[dict], str]
 ) -> tuple[list[str], str]:
-    """Return the rows' labels, and a note on the levels omitted from them; an empty note if all labels fit.
+    """Return the label of each row, and a note that states the omitted levels (empty if all labels fit).
 
     Levels that describe the reader's work are omitted last, and only as many as necessary; the level of the question's
     factor is never omitted.
@@ -34,7 +34,7 @@ def format_row_labels(
 
 
 def _find_usual_levels(rows: Sequence[dict], factors: Sequence[str], run: Results) -> dict[str, str]:
-    """Return, by factor, the level shared by most of the rows to which the factor applies.
+    """Map each factor to the level of most rows to which it applies, if there is such a level.
 
     The question's factor is not included.
     """

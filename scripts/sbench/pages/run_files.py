@@ -45,12 +45,12 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 
 def open_cleaned(path: Path) -> StringIO:
-    """Return a file's text with forbidden characters (`markup.FOREIGN`) escaped by `program.escape_text`."""
+    """Return a file's text as a stream, with the characters of `markup.FOREIGN` escaped."""
     return StringIO(_clean_value(path.read_text(encoding="utf-8")))
 
 
 def read_facts(path: Path | str | None) -> dict:
-    """Read the facts of a run, escaped as in `open_cleaned`, without null values; return {} without a path.
+    """Read the facts of a run, escaped as in `open_cleaned`, and omit null values. Without a path, return {}.
 
     Raises:
         Problem: the file is not readable JSON.
@@ -118,5 +118,5 @@ def is_true(column: pd.Series) -> pd.Series:
 
 
 def build_absence_problem(folder: Path) -> Problem:
-    """Return the exception for a directory that contains neither samples nor cells."""
+    """Build the exception to raise for a directory that contains neither samples nor cells."""
     return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")

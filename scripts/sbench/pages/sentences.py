@@ -17,7 +17,7 @@ Steps = tuple[tuple[str, str], ...]
 
 
 def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
-    """Write a sentence about series of comparisons with the same outcomes, including the conditions that they share."""
+    """Describe series of comparisons with the same outcomes in a sentence, with the evidence and the conditions."""
     report, along = results.report, results.report.along
     blocks = prose.format_span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
@@ -98,7 +98,7 @@ def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str 
 
 
 def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
-    """Describe the effect of comparisons with the same direction.
+    """Describe the effect of comparisons that all have the same direction.
 
     It begins with "at least" if the harness's overhead makes it a lower bound.
     """
@@ -112,7 +112,7 @@ def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
 
 
 def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
-    """Describe blocks in which one side took much longer than in other blocks, which a median hides."""
+    """Describe blocks in which one side took much longer than usual, because medians hide such blocks."""
     counts = {
         who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
         for who, column in ((new, "slow_contender"), (old, "slow_baseline"))
@@ -131,7 +131,7 @@ def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
-    """Describe the failed attempts of each side, with the exact confidence interval of their proportion (METHOD 15).
+    """Describe the failed attempts of each side, with the exact confidence interval of the failure rate (METHOD 15).
 
     Return an empty string if none failed.
     """
@@ -149,7 +149,7 @@ def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def get_modelled_ratios(rows: pd.DataFrame, results: Results) -> pd.Series:
-    """Return the ratios of times predicted from requests, bytes, CPU time and opens, with NaN where unknown."""
+    """Return the time ratio that the model predicts for each comparison, or NaN if a prediction is missing."""
     seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
     new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
     return pd.Series(new / old, index=rows.index)
@@ -177,7 +177,7 @@ def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
 
 
 def _describe_doubt(rows: pd.DataFrame) -> str:
-    """Describe the ratios, the detectable difference, and the reason why an interval without 1 is not decisive."""
+    """Describe the ratios, the detectable difference, and why an interval that excludes 1 may not be decisive."""
     ratios = names.format_ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
     seen = write_detectable(rows)
     doubts = [
@@ -194,7 +194,7 @@ def _describe_doubt(rows: pd.DataFrame) -> str:
 
 
 def write_detectable(rows: pd.DataFrame) -> str:
-    """Write the differences that the run could have detected; an empty string if unknown."""
+    """Write which differences the run could have detected; return an empty string if this is unknown."""
     ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
     if ratios.empty:
         return ""
@@ -214,7 +214,7 @@ def name_sides(row: pd.Series, results: Results) -> tuple[str, str]:
 
 
 def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
-    """Describe the position of neighbouring `levels` among all levels in `of`: "up to 4 MiB", "at 1 MiB"."""
+    """Describe which part of the levels `of` neighbouring `levels` cover, such as "up to 4 MiB" or "at 1 MiB"."""
     along, factor = results.report.along, results.report.get_factor(results.report.along)
     first, last = (results.names.format_level(along, level) for level in (levels[0], levels[-1]))
     noun = factor.title

@@ -1,4 +1,4 @@
-"""The statements on a page, with the comparisons or cells that they are about, and their checks against raw records.
+"""Statements on a page about comparisons or cells, which can be checked against the raw records.
 
 Checks use the raw records (records.csv) and none of the code that derived the statements: this module imports nothing
 from the project. A page prints the statements that are supported by the records and do not contradict each other.
@@ -37,7 +37,7 @@ class Records:
         return len(self._rows) > 0
 
     def get_values(self, cell: str, column: str, blocks: Sequence[int]) -> np.ndarray:
-        """Return a column of a cell's valid records in the given blocks, with NaN for missing blocks."""
+        """Return the values of a column in a cell's valid records, one per given block, with NaN for missing blocks."""
         if column not in self._columns:
             there = column in self._rows
             values = pd.to_numeric(self._rows[column], errors="coerce") if there else pd.Series(dtype=float)
@@ -128,25 +128,25 @@ class Comparison:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the claims of the outcome and, on the primary metric, of which cell lost."""
+        """Yield the outcome as a claim and, if a cell lost on the primary metric, this as another claim."""
         yield (self.baseline, self.contender, self.column), self.outcome
         if self.loser_and_winner:
             yield ("lost", *self.loser_and_winner), True
 
     @property
     def loser_and_winner(self) -> tuple[str, str] | None:
-        """Return the loser and the winner on the primary metric, or None if there is none."""
+        """Return (loser, winner), or None if neither cell won or if the column is not the primary metric."""
         if not self.winner or self.column != DECIDES:
             return None
         return (self.contender if self.winner == self.baseline else self.baseline), self.winner
 
     @property
     def winner(self) -> str:
-        """Return the cell that took less time by the outcome; an empty string if there is none."""
+        """Return the cell that was faster according to the outcome, or an empty string if neither was."""
         return {FASTER: self.contender, SLOWER: self.baseline}.get(self.outcome, "")
 
     def compute_gain(self, winner: str) -> float:
-        """Return the speedup of one side relative to the other."""
+        """Return the speedup of the cell `winner` relative to the other cell."""
         return 1 / self.ratio if winner == self.contender else self.ratio
 
     def _compute_log_ratios(self, records: Records) -> np.ndarray:
@@ -160,7 +160,7 @@ class Comparison:
 
 
 class _OfComparisons:
-    """A statement whose only claims are the claims of its comparisons."""
+    """Base class of statements that consist of comparisons and make no further claims."""
 
     comparisons: Iterable[Comparison]
 
@@ -172,7 +172,7 @@ class _OfComparisons:
 
 @dataclass(frozen=True)
 class Outcomes(_OfComparisons):
-    """Comparisons of the same two levels with the same outcome, under conditions that other comparisons do not meet."""
+    """The outcomes of comparisons that one sentence describes."""
 
     comparisons: tuple[Comparison, ...]
 
@@ -196,7 +196,10 @@ class Gain(_OfComparisons):
     shares: tuple[float, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether all comparisons are supported, one is faster, and the weighted median times add up to less."""
+        """Return whether the records support the comparisons, at least one is faster, and the total time is less.
+
+        The total is the sum of the median times, weighted by `shares`.
+        """
         won = any(one.outcome == FASTER for one in self.comparisons)
         both = zip(self.comparisons, self.shares, strict=True)
         weighed = [(share, records.compute_median(one.baseline, DECIDES), one.ratio) for one, share in both]
@@ -215,7 +218,7 @@ class NoGain(_OfComparisons):
     ways: tuple[tuple[Comparison, ...], ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether all comparisons are supported, and no method is faster in all of its comparisons."""
+        """Return whether the records support all comparisons, and no method is faster in all of its comparisons."""
         won = any(own and all(one.outcome == FASTER for one in own) for own in self.ways)
         return not won and all(one.is_supported_by(records) for one in self.comparisons)
 
@@ -268,7 +271,7 @@ class Recommendation:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the claims that the cell is recommended, that it lost to no other cell, and of its comparisons."""
+        """Yield the claims that the cell is recommended and lost to no other cell, and those of its comparisons."""
         yield self.situation, self.cell
         yield from ((("lost", self.cell, other), False) for other in self.cells)
         yield from _iter_claims(one for choice in self.choices for one in choice.comparisons)
@@ -293,7 +296,7 @@ class Leader(_OfComparisons):
     is_alone: bool
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether no leader lost, a single leader beat all others, and no unjudged arm took less time."""
+        """Return whether no leader lost, a lone leader beat all other arms, and no unjudged arm took less time."""
         if not all(one.is_supported_by(records) for one in self.comparisons):
             return False
         lost = {one.loser_and_winner for one in self.comparisons}
@@ -310,7 +313,7 @@ class Leader(_OfComparisons):
 
 @dataclass(frozen=True)
 class Counts:
-    """Exact counts for two sides, such as requests, bytes, opens and connections.
+    """Exact counts of both sides of a comparison, such as requests, bytes, opens and connections.
 
     Each count is the median over a cell's records.
 
@@ -346,7 +349,7 @@ class Stated:
         self._claims: dict[Hashable, Hashable] = {}
 
     def add_statements(self, statements: Iterable[Statement]) -> bool:
-        """Add statements, unless one of their claims contradicts another; return whether they were added."""
+        """Add statements unless any of their claims contradicts another claim, and return whether they were added."""
         claims = [claim for one in statements for claim in one.claims]
         together = self._claims | dict(claims)
         if any(together[about] != what or self._claims.get(about, what) != what for about, what in claims):

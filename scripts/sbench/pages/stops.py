@@ -9,9 +9,9 @@ from sbench.verdicts.scaling import find_stops
 
 
 def describe_stops(run: Results) -> list[str]:
-    """Write a sentence per outcome: its arms, their base levels, and the level beyond which they no longer improve.
+    """Write for each arm beyond which level it no longer improves, with a sentence for all arms that stop alike.
 
-    The rule is METHOD 19.
+    Each arm is named with its lowest level and the value there. The rule is METHOD 19.
     """
     scaling, value = run.report.scaling, run.report.values[0]
     if run.records.empty or not scaling:

@@ -19,10 +19,10 @@ _PARTS = re.compile(r"<(code|a|abbr|button|h[1-3]|pre)\b.*?</\1>|<[^>]*>", re.DO
 
 @cache
 def read_definitions() -> dict[str, str]:
-    """Return the definition of each term, in lower case, from the glossary's columns "Noun", "Meaning" and "On pages".
+    """Map each term of the glossary, in lower case, to its definition.
 
-    The column "On pages" lists a noun's terms; if it is empty, the noun itself is the term. Without the file, as in a
-    partial clone, the result is empty and pages have no tooltips.
+    The glossary has the columns "Noun", "Meaning" and "On pages". The last lists a noun's terms; if it is empty, the
+    noun itself is the term. Without the file, as in a partial clone, the result is empty and pages have no tooltips.
     """
     definitions, glossary = {}, Path("docs/glossary.md")
     for noun, meaning, words in _ROW.findall(glossary.read_text(encoding="utf-8")) if glossary.exists() else ():
@@ -34,7 +34,7 @@ def read_definitions() -> dict[str, str]:
 
 
 def explain_words(html: str, explained: set[str]) -> str:
-    """Add a tooltip to each glossary term at its first use; `explained` collects the definitions used so far."""
+    """Add a tooltip to each glossary term at its first use. `explained` accumulates the definitions already shown."""
     definitions = read_definitions()
     if not definitions:
         return html

@@ -263,15 +263,15 @@ fill = make_fill(TEMPLATES)
 
 
 def get_outcome(outcome: str, percent: float = 5) -> str:
-    """Return the phrase for an outcome in a sentence, which is the same on all pages."""
+    """Return the phrase that describes an outcome in a sentence."""
     return OUTCOMES.get(Outcome(outcome), outcome).format(percent=percent)
 
 
 def get_counted(outcome: str) -> str:
-    """Return the phrase for an outcome after a number of comparisons: "3 with too few repeats"."""
+    """Return the phrase that follows a number of comparisons with an outcome, as in "3 with too few repeats"."""
     return COUNTED.get(Outcome(outcome), get_outcome(outcome))
 
 
 def get_mark(outcome: str) -> str:
-    """Return the phrase for an outcome in tables and figures, without the range that counts as the same."""
+    """Return the phrase for an outcome in tables and figures, which omits the range that counts as the same."""
     return Outcome.SAME if outcome == Outcome.SAME else get_outcome(outcome)
