@@ -310,7 +310,7 @@ def test_undefined_numbers_of_older_versions_are_unknown(tmp_path: Path, value: 
     "spoil, reason",
     [
         (cut, "is cut off: fio was interrupted, or the copy is incomplete"),
-        (lambda path: path.write_text(path.read_text().replace("[{", "[[{", 1)), "is damaged in line"),
+        (lambda path: path.write_text(path.read_text().replace("[{", "[[{", 1)), "is damaged at line"),
         (lambda path: path.write_bytes(b""), "contains no fio results"),
         (lambda path: path.write_text("fio: no such device\n"), "contains no fio results"),
         (lambda path: path.write_bytes(bytes(range(256))), "contains no fio results"),
