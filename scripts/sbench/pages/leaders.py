@@ -33,7 +33,7 @@ Edges = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Lead:
-    """The arms of a contest that no other arm beat, at neighbouring levels and in all contexts with the same outcome.
+    """The arms that no other arm of a contest beat, at neighbouring levels and in each context with this outcome.
 
     Attributes:
         arms: the leading arms. If `kind` is in `UNJUDGED`, the arm with the highest value or, for `ahead`, the arm with
@@ -62,7 +62,7 @@ class Lead:
 
 
 def find_leads(results: Results) -> list[Lead]:
-    """Find the leads along the levels, for each context and each group of arms that deliver the same result."""
+    """Find the leads at each level, separately for each context and for each group of arms with the same result."""
     contest, context_names, edges = results.report.contest, list_context_factors(results), _get_edges(results)
     cells = results.measured
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
@@ -84,13 +84,13 @@ def find_leads(results: Results) -> list[Lead]:
 
 
 def list_context_factors(results: Results) -> list[str]:
-    """List the factors whose levels the arms of a contest share, except the factor along which they are compared."""
+    """List the factors that all arms compared in a contest have in common, except the factor `along`."""
     report = results.report
     return [name for name in report.names if name not in (*report.contest.arm, report.along)]
 
 
 def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
-    """Yield groups of contexts, each a full combination of levels, so that a sentence can describe a group."""
+    """Split contexts into groups that each consist of all combinations of some levels, which a sentence can name."""
     levels = [list(dict.fromkeys(column)) for column in zip(*contexts, strict=True)]
     if np.prod([len(some) for some in levels]) == len(contexts):
         yield contexts
@@ -103,7 +103,7 @@ def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
 def describe_lead(
     lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False
 ) -> tuple[str, str]:
-    """Describe a lead in a sentence with values.
+    """Describe a lead in a sentence that includes the values of the leading arms.
 
     Args:
         lead: the lead.
@@ -160,7 +160,7 @@ def _name_outside(lead: Lead, results: Results) -> str:
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Sentence]:
-    """Write a sentence for leads that the headline does not cover, and for the headline's arms without a verdict."""
+    """Write a sentence for each lead that is not in the headline, and for arms without a verdict in those that are."""
     keys = {_build_key(lead) for lead in _choose_leads(leads, results)}
     first = [lead for lead in _select_first(leads) if _build_key(lead) in keys] or leads[:1]
     unjudged = [
@@ -184,7 +184,7 @@ def write_others(leads: list[Lead], results: Results) -> list[Sentence]:
 
 
 def write_headline(leads: list[Lead], results: Results) -> list[Sentence]:
-    """Write a sentence that summarises the decided leads, with its statements.
+    """Summarise the decided leads in a sentence, and return it with its statements.
 
     If no lead was decided, write so, followed by the first lead.
     """
@@ -222,7 +222,7 @@ def to_statement(lead: Lead, results: Results) -> Leader:
 
 
 def _select_first(leads: list[Lead]) -> list[Lead]:
-    """Select the headline's leads: each group's first decided lead, and its decided leads in the same contexts."""
+    """Select the leads for the headline: the decided leads of each group in the contexts of its first decided lead."""
     decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
     contexts = {lead.groups: lead.contexts for lead in reversed(decided)}
     return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
@@ -243,7 +243,7 @@ def _choose_leads(leads: list[Lead], results: Results) -> list[Lead]:
 
 
 def _select_undecided(results: Results) -> pd.DataFrame:
-    """Select the comparisons of the factors that distinguish arms and of which no comparison is decided."""
+    """Select the comparisons of each factor that distinguishes arms, if not a single one of them is decided."""
     rows, contest = results.get_comparisons(), results.report.contest
     rows = rows[rows["factor"].isin(contest.arm if contest else ())]
     return rows[~rows["verdict"].isin(DECIDED).groupby(rows["factor"]).transform("any")] if len(rows) else rows
@@ -350,7 +350,7 @@ def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
 
 
 def _format_values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
-    """Format the values at the lowest and highest level; if `brief` or with several contexts, format their range."""
+    """Format the values at the lowest and highest level, or only the range if `brief` or with several contexts."""
     value, along = results.report.values[0], results.report.along
     if len(lead.contexts) > 1 or brief:
         return f"{prose.format_span(cells[value.column], names.format_rate)} {value.unit}"

@@ -1,4 +1,4 @@
-"""Format levels, stores, sizes, ratios and verdicts for display, with the same names on all pages."""
+"""Format levels, stores, sizes and ratios for display, so that all pages use the same names."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -46,7 +46,7 @@ class Effect(NamedTuple):
 def describe_effect(
     ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
 ) -> Effect:
-    """Describe how much longer or less time contenders took than baselines, or how much higher or lower they were.
+    """Describe the ratio of contenders to baselines, such as "took 24 % longer" or "was 12 % lower".
 
     Args:
         ratios: contender / baseline, all above or all below 1.
@@ -87,7 +87,7 @@ def format_ratio_with_interval(value: float, low: float, high: float) -> str:
 
 
 def format_multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
-    """Format a ratio of times as "1.24× as long [1.21, 1.29]", or, inverted, as "1.24× as fast" if it is below 1.
+    """Format a ratio of times as "1.24× as long [1.21, 1.29]", or inverted as "1.24× as fast" if it is below 1.
 
     Ratios of other quantities read "0.81× as high". Return an empty string for NaN.
     """
@@ -177,13 +177,13 @@ def format_size(level: str) -> str:
 
 
 def select_libraries(facts: Mapping) -> dict[str, dict]:
-    """Return the facts about the libraries that a study's matrix names."""
+    """Return the facts about each library that occurs in a study's matrix."""
     named = {name for part in list_mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
 def describe_software(name: str, spec: Mapping) -> str:
-    """Describe a library as "HDF5 2.0.0", or, for a user-supplied build, as "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
+    """Describe a library as "HDF5 2.0.0", or a user-supplied build as "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
 
     A library with user-supplied packages is described as "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5
     2.0.0".
@@ -212,7 +212,7 @@ def format_added_packages(spec: Mapping) -> str:
 
 
 def get_added_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions of a library's user-supplied packages by name, except h5py."""
+    """Map the names of a library's user-supplied packages, except h5py, to their versions."""
     build = spec.get("build") or {}
     others = [one for one in build.get("added") or [] if one["origin"] != build["hdf5_source"]]
     return {one["name"]: one["version"] for one in others}
@@ -265,16 +265,16 @@ class Names:
         return declared.within.format(self.format_subject(factor, *levels), level=bare)
 
     def format_row(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Return a label for a row of a figure or a legend: its levels of `factors`, or "all" if none applies."""
+        """Join the levels of `factors` that apply to a row as its label in a figure; return "all" if none applies."""
         return self.format_levels(row, factors) or "all"
 
     def format_levels(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Join a row's levels of the `factors` that apply to it; an empty string if none does."""
+        """Join the levels of those `factors` that apply to a row; return an empty string if none applies."""
         meant = (factor for factor in factors if row[factor] and self.has_meaning(factor, row))
         return " · ".join(self.format_level(factor, row[factor]) for factor in meant)
 
     def has_meaning(self, factor: str, row: Mapping) -> bool:
-        """Return whether a factor applies to a row or, if the row is a comparison, to one of its sides."""
+        """Return whether a factor applies to a row or, if the row is a comparison, to at least one side."""
         for other, levels in self.report.get_factor(factor).only.items():
             sides = ("baseline", "contender") if row.get("factor") == other else (other,)
             own = {row.get(side) for side in sides} - {None, ""}
@@ -290,7 +290,7 @@ class Names:
         return f"{usual} ({name})" if len(alike) > 1 else usual
 
     def format_place(self, row: Mapping) -> str:
-        """Describe where a row's bytes came from, by the conditions in effect: "from memory (page cache)"."""
+        """Describe where the bytes of a row came from under the conditions in effect: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
         driver = row.get("driver") if "driver" in self.report.places else ""
@@ -320,7 +320,7 @@ class Names:
         return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
 
     def list_combinations(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
-        """List the distinct combinations of levels in a table, sorted; a single empty combination without factors."""
+        """List the distinct combinations of levels in a table, sorted. Without factors, return an empty combination."""
         distinct = self.sort_rows(table[factors].drop_duplicates(), factors)
         return list(distinct.itertuples(index=False, name=None)) if factors else [()]
 
@@ -332,7 +332,7 @@ class Names:
         return format_size(level) if factor.size else level
 
     def _count_drivers(self, store: str) -> int:
-        """Count a store's drivers in this run; pages name the driver only if there are several."""
+        """Count the drivers used with a store in this run, because pages name the driver only if there are several."""
         parts = list_mappings(self.facts.get("settings") or {})
         return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
@@ -350,7 +350,7 @@ def _is_file_store(spec: dict) -> bool:
 
 
 def _describe_store(name: str, spec: dict) -> str:
-    """Return the name of a file system, or describe a service by its kind and the network to it."""
+    """Return a file system's name. Describe any other store by its server and the emulated network, if any."""
     if "kind" not in spec or _is_file_store(spec):
         return name
     store, network = stores.get_store(spec), spec.get("network") or {}

@@ -33,9 +33,9 @@ _PAGE = re.compile(r"\]\(([\w.-]+)\.html\)")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the HTML page `--out` and, next to it, its Markdown, a directory of figures and numbers, and its summary.
+    """Write the HTML page `--out`, and next to it a Markdown version and a directory of figures and numbers.
 
-    The summary, `<stem>_answers.json`, is written only if the notebook produces one.
+    If the notebook produces a summary, it is written as `<stem>_answers.json`.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
@@ -132,7 +132,7 @@ papermill_engines.register(InProcess.name, InProcess)
 
 
 def _draw_plot(names: dict, plot: object) -> dict[str, str]:
-    """Render a HoloViews plot as HTML that needs no network, and as Markdown with a picture in `files`."""
+    """Render a HoloViews plot as HTML that works offline, and as Markdown with an SVG file in the directory `files`."""
     # Import HoloViews here, because the import takes seconds and few notebooks need it.
     import holoviews as hv
 
@@ -186,7 +186,7 @@ def _select_shown_cells(notebook):
 
 
 def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells before the first chapter, and all cells of chapters that contain more than a title."""
+    """Yield the cells of a notebook without the chapters that contain only a title."""
     chapters: list[list[NotebookNode]] = [[]]
     for cell in cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -207,9 +207,9 @@ def _render_html(notebook, stem: str) -> str:
 
 
 def _compute_script_hashes(page: str) -> list[str]:
-    """Return the hashes of a page's scripts for its content security policy.
+    """Return the hash of each inline script of a page, for its content security policy.
 
-    Elements of other types, which contain data, are ignored.
+    Script elements of other types are ignored, because they contain data.
     """
     scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]

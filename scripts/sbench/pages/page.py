@@ -78,7 +78,7 @@ class Table:
 
     @property
     def full_caption(self) -> str:
-        """Return the caption with the meaning of the markers."""
+        """Return the caption, followed by the meaning of the markers if there are any."""
         colours = {colour for flags in self.over.values() for colour in _list_colours(flags)}
         sign = MARKS["over"] if "over" in colours else ""
         meaning = f" Marked{sign}: {self.meaning}." if self.meaning and colours & MARKS.keys() else ""
@@ -90,10 +90,10 @@ class Table:
 
 
 class Page:
-    """The report in progress; `files` is its directory of figures and numbers."""
+    """The page being written. `files` is the directory for its figures and their numbers."""
 
     def __init__(self, files: Path | str) -> None:
-        """Start a report whose figures and tables write their files to `files`."""
+        """Start a page whose figures and tables are saved in the directory `files`."""
         self.files = Path(files)
         self._loaded = False
         self._explained: set[str] = set()
@@ -111,7 +111,7 @@ class Page:
 
     @contextlib.contextmanager
     def fold(self, summary: str) -> Iterator[None]:
-        """Show the content of the context in a collapsible section titled `summary`; Markdown shows it in full."""
+        """Show the content of a `with` block in a collapsible section titled `summary`. Markdown shows it in full."""
         _show_forms(
             html=f"<details><summary>{render_html_line(summary)}</summary>", markdown=render_markdown(bold(summary))
         )
@@ -144,7 +144,7 @@ class Page:
             _show_forms(html=f'<ul class="findings">{"".join(items)}</ul>', markdown=texts)
 
     def show_figure(self, figure: Figure) -> None:
-        """Show a figure with its caption and a link to its numbers; without panels, show only the caption."""
+        """Show a figure with its caption and a link to its numbers, or only the caption if the figure has no panels."""
         if not figure.panels:
             return self.show_text(figure.caption and f"{figure.title}: {figure.caption}")
         if _recorded is not None:
@@ -268,7 +268,7 @@ def build_file_stem(name: str) -> str:
 
 @contextlib.contextmanager
 def record_tables() -> Iterator[list[Table]]:
-    """Collect the tables shown within the context in a list, without writing figures or numbers."""
+    """Collect the tables shown during a `with` block in a list, without writing figures or numbers."""
     global _recorded
     _recorded = tables = []
     try:
@@ -278,7 +278,7 @@ def record_tables() -> Iterator[list[Table]]:
 
 
 def draw_aside() -> None:
-    """Start a process that draws figures as SVG while this process draws them for the screen.
+    """Start a second process that draws figures as SVG while this process draws them for HTML.
 
     Call this before the process has threads, because a forked copy of a process with threads may deadlock. If processes
     cannot share locks, as without /dev/shm, this process draws everything.
@@ -290,7 +290,7 @@ def draw_aside() -> None:
 
 
 def _start_drawing(figure: Figure) -> Callable[[], str]:
-    """Start or defer drawing a figure as SVG; return a function that returns the result."""
+    """Return a function that returns a figure as SVG. After `draw_aside`, the other process starts drawing it now."""
     return _aside.submit(_draw_svg, figure).result if _aside else functools.partial(_draw_svg, figure)
 
 
@@ -312,7 +312,7 @@ def format_table(table: Table) -> pd.DataFrame:
 
 
 def add_unit_prefixes(table: Table) -> Table:
-    """Replace times in columns of seconds with text that has an SI prefix, such as 45.1 µs."""
+    """Format the times in columns of seconds with an SI prefix, such as 45.1 µs."""
     texts = format_table(table)
     seconds = {
         column: [_SECONDS.fullmatch(text) for text in texts[column]]
@@ -351,7 +351,7 @@ def remove_shared_columns(table: Table) -> Table:
 
 
 def add_marks(texts: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Append markers with the same meaning as the colours to a table's text."""
+    """Append a marker to each highlighted cell of a table, for readers who do not see the colours."""
     texts = texts.copy()
     for column in table.over.keys() & set(texts):
         signs = [MARKS.get(name, "") for name in _list_colours(table.over[column])]
@@ -364,7 +364,7 @@ def _list_colours(flags: Iterable) -> list[str]:
 
 
 def find_numeric_columns(texts: pd.DataFrame, table: Table) -> set[str]:
-    """Return the columns that contain numbers, including formatted numbers with a unit or confidence interval."""
+    """Return the columns that contain numbers, or text that is a number with a unit or confidence interval."""
 
     def is_number(column: str) -> bool:
         matches = [_AMOUNT.fullmatch(text) for text in texts[column] if text]

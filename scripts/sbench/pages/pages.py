@@ -81,7 +81,7 @@ def show_opening(
 
 
 def select_headline(sentences: Iterable[Sentence], run: Results) -> str:
-    """Return the sentences of a headline that are supported by the data, or a notice that the headline was withheld."""
+    """Return the sentences of a headline that the data support, or if there are none, a notice that it was withheld."""
     return " ".join(run.select_sentences(sentences)) or words.fill("withheld", many="The headline")
 
 
@@ -94,7 +94,7 @@ def show_first_screen(
     few: Figure | None = None,
     summary: Table | None = None,
 ) -> None:
-    """Show the run, question, headline and figure with lists beside it; save them as the summary for the index page.
+    """Show the run, question, headline and main figure with lists beside it, and save them for the index page.
 
     Args:
         page: page to write to.
@@ -137,7 +137,7 @@ def show_first_screen(
 
 @functools.lru_cache(maxsize=1)
 def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings on the primary metric, and those on other metrics with effects beyond the equivalence range.
+    """Return the findings on the primary metric, and the clear findings on all other metrics.
 
     The other metrics form many families of comparisons, so that false alarms are likely among them. Their findings are
     included only if the entire 95 % CI is outside the range that counts as the same.
@@ -152,7 +152,7 @@ def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
 
 
 def select_findings(group: list[Finding], run: Results) -> list[Finding]:
-    """Return the findings whose statements are supported by the data."""
+    """Return the findings whose statements the data support."""
     return [one for one in group if run.select_sentences([(one.text, (one.statement,) if one.statement else ())])]
 
 
@@ -176,7 +176,7 @@ def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
 
 
 def show_verdicts(page: Page, run: Results) -> None:
-    """Show the numbers of all verdicts in a collapsible section, and the looks that decided them in another."""
+    """Show all verdicts, and the intervals after each interim analysis (look), in two collapsible sections."""
     table, looks = comparisons.build_verdict_table(run), comparisons.draw_looks(run)
     if len(table.frame):
         with page.fold("All verdicts"):
@@ -194,7 +194,7 @@ def show_findings(
     undecided: list[Finding],
     about: str = "Parts of a run: the source of the differences",
 ) -> None:
-    """Show findings; findings on other than the primary metric are in a collapsible section with the title `about`."""
+    """Show findings on the primary metric, and those on other metrics in a collapsible section titled `about`."""
     _show_under_heading(page, "Findings", decided, FURTHER, run)
     if secondary:
         with page.fold(about):
@@ -203,9 +203,9 @@ def show_findings(
 
 
 def describe_usual_levels(run: Results) -> str:
-    """Describe the most common level of each factor, which sentences and row labels omit.
+    """Describe the most common level of each factor, because sentences and row labels omit it.
 
-    Return an empty string if there is no such level.
+    Return an empty string if there is none to describe.
     """
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
@@ -276,7 +276,7 @@ def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
 
 
 def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
-    """Show the method, the machine, the code, and the study's tables about the run."""
+    """Show the method, the machine, additional tables of the study, and the version of the code."""
     page.show_text(bullets(method))
     page.show_table(cell_tables.build_machine_table(run.facts), "The machine is not known.")
     page.show_table(cell_tables.build_node_table(run.facts), "")
@@ -286,7 +286,7 @@ def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list
 
 
 def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
-    """Show the index page: the run, and the opening of each study's page, from the studies' summary files.
+    """Show the index page: the run, and the summary of each study that its page saved in a file.
 
     Args:
         page: page to write to.
