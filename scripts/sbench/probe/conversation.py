@@ -18,7 +18,7 @@ from sbench.probe.program import Problem, Unable
 
 
 class Step:
-    """The measuring program's end of the connection to its step."""
+    """The connection of a measuring program to the step that started it."""
 
     def __init__(self) -> None:
         """Use standard output for messages, and redirect other output to standard error."""
@@ -36,12 +36,12 @@ class Step:
         self.receive_message()
 
     def close_window(self) -> dict:
-        """Report the end of all reads, and return the numbers of counted requests by method, if any."""
+        """Report the end of all reads, and return the number of requests by method; empty if they were not counted."""
         self.send_message({"event": "close"})
         return self.receive_message().get("requests", {})
 
     def send_record(self, record: dict) -> None:
-        """Send the measured part of the record, and add the code and software of this process and its peak memory.
+        """Send the measured part of the record, with the code, software and peak memory of this process added.
 
         "modules" and "files" (see `sbench.probe.software`) in `record` come from other measuring processes.
         """

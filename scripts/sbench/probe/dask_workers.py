@@ -106,16 +106,16 @@ class Workers:
         }
 
     def set_cache_states(self, state: str, files: list[Path]) -> dict:
-        """Set the page cache of each node to a state, and return the worst result (`page_cache.merge_states`)."""
+        """Set the page cache of each node to a state, and return the merged result (`page_cache.merge_states`)."""
         return page_cache.merge_states(self.run_on_nodes(page_cache.set_cache_state, state, files))
 
     def measure_resident(self, files: list[Path]) -> float | None:
-        """Return the fraction of the files' pages in the page cache, the smallest of all nodes; None if unknown."""
+        """Return the smallest resident fraction of the files' pages over all nodes, or None if unknown on any node."""
         fractions = self.run_on_nodes(page_cache.measure_resident, files)
         return None if None in fractions else min(fractions)
 
     def prepare_nodes(self, state: str, files: list[Path]) -> dict:
-        """Describe the nodes and set their page caches, before a measurement on several nodes.
+        """Before a measurement on several nodes, describe the nodes and set their page caches to a state.
 
         Returns:
             The record's entries "host" and "cache".
@@ -129,7 +129,7 @@ class Workers:
         return sum(self.run_on_nodes(host.count_usable_cores))
 
     def list_replaced(self) -> list[int]:
-        """Return the process IDs of workers that have been replaced by a new process."""
+        """Return the original process IDs of workers that no longer run in these processes."""
         return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
 
 
@@ -154,7 +154,7 @@ def expect_no_losses(limit: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _start_on_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
-    """Run the scheduler as a process on this node, and the workers on all nodes of the Slurm job by `srun`."""
+    """Run a scheduler process on this node, and start workers on all nodes of the Slurm job with `srun`."""
     from distributed import Client
 
     start = time.perf_counter()
@@ -188,13 +188,13 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
 
 
 def _build_environment(settings: dict[str, object]) -> dict[str, str]:
-    """Return environment variables for Dask's commands, including variables that pass Dask settings."""
+    """Return the environment variables for Dask's commands, including those that contain Dask settings."""
     names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
     return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 
 
 def start_forkserver() -> None:
-    """Start the fork server of the workers, which imports Dask in parallel with this process.
+    """Start the fork server for the workers, so that it imports Dask while this process continues.
 
     The fork server must not load HDF5, because HDF5's ROS3 driver starts threads, which do not survive a fork.
     """

@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Build a dataclass from the keys of a JSON object, and ignore unknown keys.
+    """Build a dataclass instance from a JSON object, ignoring unknown keys.
 
-    A field whose type is a dataclass is built from a nested object. Fields whose keys are missing have their defaults.
+    A field whose type is a dataclass is built from a nested object. Missing keys leave fields at their defaults.
 
     Raises:
         TypeError: the key of a field without a default is missing.
@@ -28,6 +28,6 @@ def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
 
 @cache
 def _list_parts(kind: type) -> dict[str, Any]:
-    """Return the type of each field of a dataclass if that type is itself a dataclass, or else None."""
+    """Map each field of a dataclass to its type if that is a dataclass too, or else to None."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] if is_dataclass(hints[field.name]) else None for field in fields(kind)}

@@ -84,7 +84,10 @@ def is_hdf5(content: BinaryIO) -> bool:
 
 
 def format_error(error: Exception) -> str:
-    """Format an HDF5 error in one line: the message of the underlying system error, if any, else its text or type."""
+    """Format an HDF5 error in one line.
+
+    Return the message of the underlying system error if there is one, or else the text of the error, or else its type.
+    """
     # str() of a KeyError would put its text in quotes.
     words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     number = re.search(r"errno = (\d+)", words)
@@ -157,7 +160,7 @@ def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
 
 
 def _name_kind(where: str, content: BinaryIO) -> str:
-    """Return a phrase such as " but …; …" with the format of a file that is not HDF5, and a remedy."""
+    """Describe the format of a file that is not HDF5, and a remedy, in a phrase such as " but …; …"."""
     head, _ = _read_head(content)
     if part := _name_part(Path(where)):
         return f" but {part}"
@@ -176,7 +179,7 @@ def _name_kind(where: str, content: BinaryIO) -> str:
 
 
 def _is_matlab4(head: bytes) -> bool:
-    """Return whether a file starts with a level 4 header of MathWorks' "MAT-File Format" (matfile_format.pdf)."""
+    """Return whether a file starts with a level 4 header, see MathWorks, "MAT-File Format" (matfile_format.pdf)."""
     if len(head) < struct.calcsize("5i"):
         return False
     for order, machine in ("<", 0), (">", 1000):
@@ -188,7 +191,7 @@ def _is_matlab4(head: bytes) -> bool:
 
 
 def _name_text(head: bytes) -> str:
-    """Return a phrase such as " but …; …" with the kind of a text file, or an empty string if it is not text."""
+    """Describe the kind of a text file in a phrase such as " but …; …"; return an empty string if it is not text."""
     try:
         # Unlike bytes.decode, an incremental decoder accepts an incomplete character at the end.
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head).lstrip()

@@ -1,4 +1,4 @@
-"""Walk the links of an HDF5 file, entering each group once; names need not be UTF-8, and errors do not end the walk."""
+"""Walk the links of an HDF5 file, entering each group once, even if names are not UTF-8 or objects cannot be opened."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def walk_links(file: h5py.File) -> Iterator[Link]:
 
 
 def list_members(group: Link) -> Iterator[Link]:
-    """Yield the links in a group that has been walked before; none of them counts as the first to its object."""
+    """Yield the links in a group that has been walked before. The attribute `first` of all of them is false."""
     yield from _iter_links(group.object, group.path, None)
 
 

@@ -47,7 +47,10 @@ def get_node_name() -> str:
 
 
 def merge_facts(machines: list[dict]) -> dict:
-    """Merge the descriptions of several machines: the first by node name, with the node names and boot IDs of all."""
+    """Merge the descriptions of several machines.
+
+    Node names and boot IDs come from all machines; all other facts come from the first node by name.
+    """
     machines = sorted(machines, key=itemgetter("node"))
     names = {key: ", ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in ("node", "boot")}
     return machines[0] | names
@@ -88,7 +91,7 @@ def list_control_groups(controller: str = "") -> list[Path]:
 
 
 def find_mount(path: Path | str) -> dict:
-    """Return "file_system", "mount_point", "mount_options" and "device" of the file system that contains `path`."""
+    """Describe the mounted file system that contains `path`: file_system, mount_point, mount_options and device."""
     target = Path(path).resolve()
     mounts = [line.split() for line in (read_kernel_file("/proc/self/mounts") or "").splitlines()]
     holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
@@ -98,10 +101,9 @@ def find_mount(path: Path | str) -> dict:
 
 
 def find_memory_backing(path: Path | str) -> str:
-    """Describe how a directory or block device is stored in memory, such as "tmpfs", "ram0" or "overlay on tmpfs".
+    """Return the kind of memory that a directory or block device is stored in, or an empty string if it is on a disk.
 
-    Returns:
-        The description; an empty string if it is stored on a disk.
+    Examples are "tmpfs", "ram0" and "overlay on tmpfs".
     """
     path = Path(path).resolve()
     if path.is_block_device():
@@ -131,7 +133,7 @@ def read_kernel_file(path: Path | str) -> str | None:
 
 
 def read_number(pattern: str, path: Path | str) -> int | None:
-    """Return the integer in the first group of a regular expression's match in a kernel file; None without a match."""
+    """Search a kernel file for a regular expression, and return its first group as an integer; None without a match."""
     match = re.search(pattern, read_kernel_file(path) or "", re.MULTILINE)
     return int(match[1]) if match else None
 
@@ -142,7 +144,7 @@ def _read_cpu_model() -> str | None:
 
 
 def _read_instance() -> str | None:
-    """Return the product UUID and name, which identify cloud instances, as far as this user may read them."""
+    """Return the product UUID and name, which identify cloud instances, or those of the two that this user may read."""
     facts = (read_kernel_file(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 

@@ -30,17 +30,17 @@ def read_peak_bytes(pid: int | str = "self") -> int | None:
 
 
 def read_data_bytes(pid: int) -> int | None:
-    """Return the bytes of a process that count towards RLIMIT_DATA (setrlimit(2)); None if it has ended."""
+    """Return how many bytes of a process's memory count towards RLIMIT_DATA (setrlimit(2)); None if it has ended."""
     return _read_bytes(f"/proc/{pid}/status", "VmData")
 
 
 def forget_peak(pid: int | str = "self") -> None:
-    """Reset the peak resident memory of this process, or another process of this user, to its current value."""
+    """Reset the recorded peak of a process's resident memory to its current value. The process must be this user's."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def compute_available_bytes() -> int:
-    """Return the bytes of memory available to new processes, within the limits of the control groups."""
+    """Return how many bytes of memory new processes can use, considering the limits of the control groups."""
     free = _read_bytes("/proc/meminfo", "MemAvailable")
     for controller, limit, taken, files in _LIMITS:
         for group in list_control_groups(controller):
@@ -53,7 +53,7 @@ def compute_available_bytes() -> int:
 
 
 def compute_free_bytes() -> int:
-    """Return the bytes of memory that this process can still allocate, within its limits (setrlimit(2))."""
+    """Return how many bytes of memory this process can still allocate, considering its limits (setrlimit(2))."""
     left = [compute_available_bytes()]
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit, taken = resource.getrlimit(kind)[0], _read_bytes("/proc/self/status", name)

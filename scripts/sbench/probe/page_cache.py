@@ -62,7 +62,7 @@ def measure_resident(paths: Iterable[Path | str]) -> float | None:
 
 
 def _list_page_states(path: Path | str, start: int, length: int) -> bytes:
-    """Return a byte for each page in a part of a file, 0 if it is not in the page cache; b"" if mincore(2) fails."""
+    """Return a byte per page of a file range, 0 if the page is not in the page cache; b"" if mincore(2) fails."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), length, flags=mmap.MAP_PRIVATE, offset=start) as view:
         states = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
         # MAP_PRIVATE with the default protection is writable, as from_buffer requires.
@@ -93,7 +93,7 @@ def _test_device(path: Path) -> None:
 
 
 def set_cache_state(state: str, paths: list[Path]) -> dict:
-    """Set the page cache of files to the state that a cell requires, and return the state measured afterwards.
+    """Evict files from the page cache or load them, as a cell requires, and return the state measured afterwards.
 
     First, mincore(2) is tested on the files' devices; if it does not report a page that was just read as resident, no
     state can be verified. Files are not loaded again if they are already in the cache.
@@ -124,7 +124,7 @@ def set_cache_state(state: str, paths: list[Path]) -> dict:
 
 
 def _let_go_of_sent_pages() -> None:
-    """Make every core free its deferred socket buffers, by sending a packet over the loopback interface on each core.
+    """Make every core free its deferred socket buffers by sending a loopback packet from each.
 
     Pages sent from the page cache cannot be evicted while such buffers refer to them, and idle cores do not free them
     (skb_defer_free_flush in Linux).
@@ -142,7 +142,7 @@ def _let_go_of_sent_pages() -> None:
 
 
 def merge_states(states: list[dict]) -> dict:
-    """Merge the cache states of several machines: the result has the state that is furthest from the requested one."""
+    """Merge the cache states of several machines into the one that is furthest from the requested state."""
     fractions = [state["resident_before"] for state in states]
     worst = None if None in fractions else find_furthest(states[0]["asked"], fractions)
     return states[0] | {"state": get_verified_state(worst), "resident_before": worst}
@@ -154,7 +154,7 @@ def find_furthest(state: str, fractions: Iterable[float]) -> float | None:
 
 
 def get_verified_state(fraction: float | None) -> str:
-    """Return the cache state for a resident fraction, by the limits of METHOD 8; "unverified" if it is None."""
+    """Classify a resident fraction as "cold", "warm" or "mixed" by the limits of METHOD 8; None is "unverified"."""
     if fraction is None:
         return "unverified"
     if fraction <= COLD_AT_MOST:
@@ -163,14 +163,14 @@ def get_verified_state(fraction: float | None) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Format a fraction as a percentage, with enough decimals (at least 1) not to be rounded across a limit."""
+    """Format a resident fraction as a percentage, with so many decimals that rounding does not change the state."""
     kept = get_verified_state(fraction)
     decimals = next((d for d in range(1, 6) if get_verified_state(round(fraction, d + 2)) == kept), 6)
     return f"{fraction:.{decimals}%}"
 
 
 def describe_mismatch(state: dict, of: str = "", when: str = "") -> str | None:
-    """Return a message if a cache state differs from the requested one, or else None, as for unverifiable states.
+    """Return a message if a cache state differs from the requested one; None if it matches or cannot be verified.
 
     Args:
         state: result of `set_cache_state`.

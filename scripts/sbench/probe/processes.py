@@ -33,9 +33,9 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 @contextlib.contextmanager
 def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
-    """Yield a temporary file for the output of other programs, and append it to `log` after the `with` block.
+    """Yield a temporary file for the output of other programs, which is appended to `log` after the `with` block.
 
-    Until then, the output of other programs does not follow the last line of `log`.
+    Until then, the end of `log` remains free of their output.
     """
     with tempfile.TemporaryFile("w+", dir=Path(log.name).parent, encoding="utf-8", errors="replace") as words:
         try:
@@ -119,7 +119,7 @@ def start_server(
 
 
 def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
-    """Terminate the process group of its leader with SIGTERM, and with SIGKILL after at most `patience_s` seconds."""
+    """Terminate the process group led by `process`: send SIGTERM, and SIGKILL after at most `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -147,7 +147,7 @@ def find_free_port() -> int:
 
 
 def expect_shared_memory() -> str:
-    """Return the directory for memory and locks shared between processes, /dev/shm.
+    """Return /dev/shm, the directory for memory and locks that processes share, after checking that it is usable.
 
     Raises:
         Problem: locks cannot be created there.

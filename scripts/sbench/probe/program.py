@@ -1,4 +1,4 @@
-"""Utilities of all programs: one-line error messages for users, atomic file writes, and JSON input and output."""
+"""Utilities for all programs: one-line error messages, atomic file writes, and JSON input and output."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ class Problem(Exception):
 
 
 class Unable(Problem):
-    """Raised if existing data cannot be read as a cell requires: the cell is omitted rather than failed."""
+    """Raised if existing data cannot be read as a cell requires. The cell then counts as omitted, not as failed."""
 
 
 def escape_text(text: str) -> str:
@@ -70,7 +70,7 @@ class Escaped:
     """
 
     def __init__(self, stream: IO[str]) -> None:
-        """Wrap a stream. `rich` finds it as `rich_proxied_file`, because its consoles must write terminal codes."""
+        """Wrap a stream. Consoles of `rich` bypass the escaping through `rich_proxied_file` to write terminal codes."""
         self._stream = self.rich_proxied_file = stream
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +78,7 @@ class Escaped:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, escaped, and return its unescaped length."""
+        """Write text with unprintable characters escaped, and return its length before escaping."""
         caller = sys._getframe().f_back
         package = caller.f_globals.get("__name__", "").partition(".")[0] if caller else "sys"
         whole = package in sys.stdlib_module_names or not text.strip("\n")
@@ -97,7 +97,7 @@ class Escaped:
             self._stop_process()
 
     def _stop_process(self) -> NoReturn:
-        """Exit with the status of SIGPIPE, because the reader of the output, such as `head`, has closed the pipe."""
+        """Exit with the status of SIGPIPE after the reader of the output, such as `head`, has closed the pipe."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
@@ -129,7 +129,7 @@ def run_main(main: Callable[[], int | None]) -> None:
 
 
 def find_refusal(error: BaseException | None) -> OSError | None:
-    """Return the system error in an exception or its causes, if users can act on it, or else None.
+    """Return the first system error among an exception and its causes that users can fix, or None.
 
     Such an error has a file name, or an error number with a known remedy (`_REFUSED`).
     """
@@ -142,7 +142,7 @@ def find_refusal(error: BaseException | None) -> OSError | None:
 
 
 def _find_system_error(error: BaseException) -> OSError | None:
-    """Return the system error in the text of an HDF5 error, or `error` itself if it is a system error, else None."""
+    """Return the system error that an HDF5 error names, or `error` itself if it is a system error, or None."""
     if hidden := _OF_HDF5.search(str(error)):
         path, number = hidden[1], int(hidden[2])
         return OSError(number, os.strerror(number), path)
@@ -150,13 +150,13 @@ def _find_system_error(error: BaseException) -> OSError | None:
 
 
 def describe_refusal(error: OSError) -> str:
-    """Describe a system error: its file or other object, the reason, and the remedy if known."""
+    """Describe a system error: the affected file or resource, the cause, and the remedy if one is known."""
     what = _REFUSED.get(error.errno, ("the system", ""))[0]
     return f"{error.filename or what}: {describe_cause(error)}"
 
 
 def describe_cause(error: Exception, remedy: str = "") -> str:
-    """Describe the cause of an error, with the remedy for the system error if there is one, or else `remedy`."""
+    """Describe the cause of an error, followed by the known remedy for its system error, or else by `remedy`."""
     of_system = _find_system_error(error)
     return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
@@ -224,7 +224,7 @@ def build_command(name: str, *arguments: object, python: Sequence[str] = ()) -> 
 
 
 def expect_room(path: Path | str) -> None:
-    """Check that 1 MiB can be written to `path`, before any work whose results would be lost.
+    """Check that 1 MiB can be written to `path` before work starts whose results would otherwise be lost.
 
     Raises:
         Problem: see `replace_file`.

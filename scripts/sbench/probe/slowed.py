@@ -7,7 +7,7 @@ SHARES = {"slow5": 0.05, "slow10": 0.1}
 
 
 class Waits:
-    """Sleeps after reads, for the levels of `control` in `SHARES`; with other levels, there are none.
+    """Sleeps after each read if the level of `control` is in `SHARES`, and does nothing for other levels.
 
     Attributes:
         seconds: seconds slept so far. These are the fraction of the reading time, or more by at most the delay with
@@ -30,7 +30,7 @@ class Waits:
 
 
 def report_waited(control: str, seconds: float) -> dict[str, float]:
-    """Return the record's entry with the seconds slept, which its total time includes.
+    """Return the record's entry for the seconds slept, which are part of its total time.
 
     The result is an empty dict for levels of `control` that are not slowed down.
     """

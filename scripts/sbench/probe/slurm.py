@@ -13,7 +13,7 @@ _PATIENCE_S = 60
 
 
 def get_node() -> str | None:
-    """Return Slurm's name for this node within a job, or None outside one; a machine may be several nodes."""
+    """Return Slurm's name for this node, or None outside a job. A machine may run several nodes."""
     return os.environ.get("SLURMD_NODENAME")
 
 

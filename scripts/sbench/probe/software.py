@@ -30,7 +30,7 @@ def list_distributions() -> dict[str, str]:
 
 
 def list_loaded_libraries() -> dict[str, str]:
-    """Return the file identity (`get_identity`) of each relevant shared library that this process has loaded, by name.
+    """Map the name of each relevant shared library that this process has loaded to its identity (`get_identity`).
 
     Names do not include a version. If a library is bundled in a wheel, the distribution's name is appended, such as
     "libhdf5 (h5py)" instead of "libhdf5".
@@ -47,7 +47,7 @@ def list_loaded_libraries() -> dict[str, str]:
 
 
 def compute_library_hashes() -> dict[str, str]:
-    """Return the SHA-256 of each relevant shared library that this process has loaded, by name."""
+    """Map the name of each relevant shared library that this process has loaded to its SHA-256."""
     return {
         name: compute_file_digest(Path(identity.split(" ", 3)[3])) for name, identity in list_loaded_libraries().items()
     }
