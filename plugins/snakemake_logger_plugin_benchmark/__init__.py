@@ -71,7 +71,7 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        """Choose between live lines in a terminal and plain lines."""
+        """Prepare the handler, which shows live lines in a terminal and plain lines elsewhere."""
         asked = self.common_settings
         self.stream = sys.stdout if asked.stdout else sys.stderr
         self.formatter = DefaultFormatter(asked.quiet, asked.show_failed_logs)
@@ -98,7 +98,7 @@ class LogHandler(LogHandlerBase):
             self.screen = Screen(self.stream, asked.nocolor, self)
 
     def emit(self, record: LogRecord) -> None:
-        """Show or store a log record."""
+        """Show a log record, or store it until it can be shown."""
         record = copy(record)
         # Measure durations with a monotonic clock, which is not affected by clock changes.
         record.created = time.monotonic()
@@ -167,20 +167,20 @@ class LogHandler(LogHandlerBase):
             self.print_text(f"started  {describe_job(record)}{self.format_progress_suffix()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
-        """Show the outcome of a job, which is read from its artefact."""
+        """Show the outcome of a job, as read from its output files."""
         self.show_broken()
         job = self.running.get(record.job_id)
         self.report_job_end(record.job_id, record.created, *read_outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
-        """Store a job that broke.
+        """Store a job whose command failed.
 
         It is shown at the next start or end of a job, unless the user is interrupting the run.
         """
         self.broke.append(record)
 
     def show_broken(self) -> None:
-        """Show the stored jobs that broke; after an interrupt, they count as not run."""
+        """Show the stored jobs whose commands failed. After an interrupt, they count as not run instead."""
         while self.broke:
             record = self.broke.pop(0)
             if self.interrupted:
@@ -189,7 +189,7 @@ class LogHandler(LogHandlerBase):
                 self.show_error(record)
 
     def show_error(self, record: LogRecord) -> None:
-        """Show a job that broke, with its message and logs."""
+        """Show a job whose command failed, with its message and logs."""
         self.broken.add(record.jobid)
         self.report_job_end(record.jobid, record.created, "FAILED", "")
         brief = copy(record)
@@ -201,7 +201,7 @@ class LogHandler(LogHandlerBase):
         self.print_text(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
     def on_progress(self, record: LogRecord) -> None:
-        """Count jobs that were added during the run; they are attributed to the rule with the most jobs."""
+        """Add jobs that appeared during the run to the count of the rule with the most jobs."""
         if (added := record.total - self.count_jobs()) > 0:
             max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
 
@@ -216,7 +216,7 @@ class LogHandler(LogHandlerBase):
             self.print_errors()
 
     def on_other(self, record: LogRecord) -> None:
-        """Show any other record, unless it is routine."""
+        """Show any other log record, unless it is routine."""
         text = self.formatter.format(record)
         self.interrupted |= text.startswith(ENDED)
         if text == NOTHING_TO_BE_DONE_MSG and self.settings and self.settings.reports:
@@ -271,7 +271,7 @@ class LogHandler(LogHandlerBase):
         return sum(rule.ended + rule.count_unfinished() for rule in list(self.rules.values()))
 
     def format_progress_suffix(self) -> str:
-        """Return the progress of the run as a suffix for a plain line; an empty string if `--quiet` suppresses it."""
+        """Format the progress as a suffix for a plain line, or an empty string if `--quiet` suppresses it."""
         return "" if self.is_quiet("progress") else f"  ({self.describe_progress(time.monotonic())})"
 
     def describe_progress(self, now: float) -> str:

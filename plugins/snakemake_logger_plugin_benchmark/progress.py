@@ -44,7 +44,7 @@ def describe_job(job: LogRecord) -> str:
 
 
 def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
-    """Return the outcome of a finished job and the reason, from the first JSON file among its outputs.
+    """Read the outcome of a finished job, and the reason for it, from the first JSON file among its outputs.
 
     A failed step writes an artefact with status "failed" and exits with status 0. The reason is the name of the failed
     input for a skipped step, and the result of the look for a look. A cell that cannot read the existing data is "left
@@ -83,7 +83,7 @@ def remove_flags(name: str) -> str:
 
 
 def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
-    """Yield the title, headline and caution of each study's page, and the page's path; skip unreadable files."""
+    """Yield (text, path) for each study's page: its title, headline and caution. Skip unreadable files."""
     for path in sorted(reports.glob("*_answers.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             study = json.loads(path.read_bytes())
@@ -92,7 +92,7 @@ def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
 
 
 def format_error(text: str, exception: str) -> str:
-    """Return a Snakemake error without its traceback if the cause is the user or the operating system, else unchanged.
+    """Format a Snakemake error, without its traceback if the user or the operating system caused it.
 
     A user's error is a WorkflowError, whose message explains it, or a file or option that Snakemake itself rejects
     before it reads the workflow.
@@ -112,7 +112,7 @@ def format_error(text: str, exception: str) -> str:
 
 @dataclass
 class Rule:
-    """The jobs of a rule.
+    """Progress of the jobs of a Snakemake rule.
 
     Attributes:
         jobs: number of jobs.
@@ -156,9 +156,10 @@ class Rule:
 
 
 def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
-    """Describe the time left in the run, and the number of jobs of rules without a timed job.
+    """Describe the time left in the run, and the number of jobs of unknown duration.
 
-    If such jobs are the majority, the plan's estimate is used.
+    A duration is unknown if no job of the same rule was timed. If such jobs are the majority, the plan's estimate is
+    used.
 
     Args:
         rules: rules of the run.
