@@ -20,7 +20,7 @@ _VERSION = ".version"
 
 
 def enter_home(argv: Sequence[str]) -> None:
-    """Change to the clone or home that contains this code; for an installed package, re-execute from its home."""
+    """Change to the clone that contains this code. An installed package is re-executed from its home instead."""
     root = PACKAGE.parents[1]
     if CARRIED.is_dir() and not (root / "Snakefile").is_file():
         module = make_home() / "scripts/module.py"
@@ -57,7 +57,7 @@ def make_home() -> Path:
 
 
 def describe_extra(module: str) -> str:
-    """Describe how to install a missing module, with the optional dependencies of this package that include it."""
+    """Write how to install a missing module: with the set of optional dependencies that contains it."""
     extra = "workflow"
     for text in metadata.requires("storage-benchmarks") or ():
         requirement, _, marker = text.partition(";")
@@ -67,7 +67,7 @@ def describe_extra(module: str) -> str:
 
 
 def _describe_version() -> str:
-    """Return a hash of the package's path and of its data files, which identifies an installation."""
+    """Identify an installation by a hash of the package's path and its data files' names, sizes and times."""
     files = [
         (path.relative_to(CARRIED).as_posix(), path.stat().st_size, path.stat().st_mtime_ns)
         for path in CARRIED.rglob("*")

@@ -41,7 +41,7 @@ class Percentile(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Number, mean, standard deviation and largest value of the operations in a histogram.
+    """Number of operations in a histogram, and their mean, standard deviation and maximum.
 
     Each operation counts with the middle of its bin.
     """
@@ -154,7 +154,7 @@ def compute_rank(n: int, p: float) -> int:
 
 
 def describe_refusal(n: float, p: float) -> str:
-    """Return a message if fewer than 10 of `n` operations lie beyond the p-th percentile (METHOD 18).
+    """Explain why a percentile is refused: fewer than 10 of `n` operations lie beyond it (METHOD 18).
 
     For percentiles below the median, operations with lower latencies lie beyond. The result is an empty string if
     there are enough operations, or if n is unknown (NaN).
@@ -168,7 +168,7 @@ def describe_refusal(n: float, p: float) -> str:
 
 
 def compute_bounds(values: Sequence[float]) -> Percentile:
-    """Return bounds of the p-th percentile of all jobs together, from the p-th percentile of each job.
+    """Derive bounds of the p-th percentile over all jobs from the p-th percentile of each job.
 
     Use this if there are no histograms to merge. The merged percentile lies between the smallest (m) and the largest
     (M) of the jobs' percentiles: in each job, at least p % of operations have latencies up to M, and less than p % have
@@ -217,7 +217,7 @@ def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floa
 
 
 def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
-    """Return the standard deviation over all operations, from each job's mean, standard deviation and N (`weights`).
+    """Compute the standard deviation over all operations from each job's mean, standard deviation and N (`weights`).
 
     The result is exact: the sum of squares within jobs, (N - 1) s², plus the sum of squares of the jobs' means around
     the common mean, N (mean - common mean)².
@@ -231,7 +231,7 @@ def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights:
 
 
 def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Align histograms on the union of their bins, without empty histograms.
+    """Omit empty histograms, and align the rest on the union of their bins.
 
     Returns:
         The latencies of the bins, and the counts as an array (jobs, bins).
@@ -247,7 +247,7 @@ def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
-    """Return percentiles, an array (rows, ps), of histograms given as cumulative counts, an array (rows, bins)."""
+    """Compute percentiles, an array (rows, ps), from histograms as cumulative counts, an array (rows, bins)."""
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
     # Concatenate the rows, each shifted above the row before it, so that a single search finds the bins of all rows.
@@ -259,7 +259,7 @@ def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]
 
 @cache
 def _compute_ranks(n: int, p: float) -> tuple[int, int]:
-    """Return the ranks, counted from 1, of the order statistics that bound a percentile's 95 % CI.
+    """Return the ranks (from 1) of the two sorted values that are the limits of a percentile's 95 % CI.
 
     At most 2.5 % of Binomial(n, p) lie outside on each side. Both ranks are between 1 and n, because
     `describe_refusal` rejects a percentile with fewer than ten operations on either side.

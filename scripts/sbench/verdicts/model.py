@@ -60,5 +60,8 @@ def is_explained(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
 
 
 def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return for each comparison whether the model errs by at most half of the effect, so its direction is right."""
+    """Return for each comparison whether the modelled ratio has the right direction.
+
+    It has if its error is at most half of the measured effect, both on a logarithmic scale.
+    """
     return (modelled_ratio / ratio).transform(np.log).abs() <= ratio.transform(np.log).abs() / 2

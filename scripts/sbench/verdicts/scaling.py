@@ -12,7 +12,7 @@ from sbench.verdicts import stats
 def find_stops(
     runs: pd.DataFrame, arm: Sequence[str], by: str = "workers", time: str = "total_s", equivalence_percent: float = 5
 ) -> pd.DataFrame:
-    """Find for each configuration the number of workers beyond which more workers do not measurably reduce the time.
+    """For each configuration, find the number of workers beyond which more workers do not measurably reduce the time.
 
     A larger number reduces the time if, over complete blocks, the 95 % CI of the ratio of total times
     (`stats.compute_bootstrap_interval`) lies below 1 and is not inside ±`equivalence_percent`. The result is

@@ -153,7 +153,7 @@ def _is_beyond(low: Floats, high: Floats, bound: float) -> Flags:
 
 
 def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
-    """Compare an exact count, such as the number of requests, between records of two sides that read the same objects.
+    """Compare an exact count, such as the number of requests, between two sides that read the same objects.
 
     Such counts repeat exactly, so two records of each side suffice (METHOD 11).
 
@@ -183,7 +183,10 @@ def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
 
 
 def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
-    """Return p of each comparison, adjusted for all: the share of splits whose largest |t| is at least its |t|."""
+    """Return the p of each comparison, adjusted for the family.
+
+    It is the proportion of splits whose largest |t| is at least the |t| of the comparison.
+    """
     values = np.vstack([other, base])
     present, filled = np.isfinite(values), np.nan_to_num(values)
     n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
@@ -217,7 +220,7 @@ def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the median difference between two sessions, and the limits of its 95 % CI; NaN with too few sessions."""
+    """Return the median difference between sessions of two sides and its 95 % CI; NaN with too few sessions."""
     base, other = base[np.isfinite(base)], other[np.isfinite(other)]
     if not len(base) or not len(other):
         return math.nan, math.nan, math.nan
@@ -229,11 +232,11 @@ def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
 
 @cache
 def _compute_rank(m: int, n: int) -> int:
-    """Return the rank, counted from 1, of the sorted differences that bound the 95 % CI of the shift, from either end.
+    """Return the rank, from either end of the sorted differences, of the limits of the 95 % CI of the shift.
 
-    It is the largest rank with a coverage of at least 95 %: in the rank-sum test, at most 2.5 % of the splits have
-    fewer pairs in that order (Hollander & Wolfe, Nonparametric Statistical Methods, section 4.3). The result is 0 if m
-    and n are too small.
+    It is counted from 1, and is the largest rank with a coverage of at least 95 %: in the rank-sum test, at most 2.5 %
+    of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric Statistical Methods, section 4.3).
+    The result is 0 if m and n are too small.
     """
     ways = np.zeros(m * n + 1)
     ways[0] = 1

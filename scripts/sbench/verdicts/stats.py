@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 
 
 def estimate_median(values: npt.ArrayLike) -> Estimate:
-    """Return the median of the finite values with a CI from order statistics; the limits are NaN below 6 values.
+    """Estimate the median of the finite values with a CI from order statistics; its limits are NaN below 6 values.
 
     The CI assumes independent values from the same distribution of any shape. Its coverage is at least 95 %: 96.9 % at
     n = 6 (smallest to largest), 98.4 at 7, 99.2 at 8, 96.1 at 9, 97.9 at 10 (2nd to 9th), 98.8 at 11, 96.1 at 12.
@@ -71,7 +71,7 @@ def estimate_median(values: npt.ArrayLike) -> Estimate:
 
 
 def estimate_share(events: int, n: int) -> Estimate:
-    """Return the share of `n` trials with an event and its exact 95 % CI (Clopper & Pearson 1934)."""
+    """Return the proportion of `n` trials that had an event, with its exact 95 % CI (Clopper & Pearson 1934)."""
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
     low = special.betaincinv(events, n - events + 1, _TAIL) if events else 0.0
@@ -80,7 +80,7 @@ def estimate_share(events: int, n: int) -> Estimate:
 
 
 def compute_upper_bound(events: int, n: int) -> float:
-    """Return the exact one-sided 95 % upper bound of the share of `n` trials with an event (see `estimate_share`)."""
+    """Return the exact one-sided 95 % upper bound of the proportion that `estimate_share` estimates."""
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
@@ -131,7 +131,7 @@ def compute_interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=8)
 def count_draws(jobs: int, seed: int, arm: int) -> Floats:
-    """Draw bootstrap samples of the jobs, and return how often each contains each job: (samples, jobs)."""
+    """Draw bootstrap samples of the jobs, and return how often each job occurs in each sample: (samples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
@@ -196,7 +196,7 @@ def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tu
 
 
 def compute_flipped_t(d: Floats, signs: Floats) -> Floats:
-    """Return |t| of each comparison (flips, comparisons) for flips of whole blocks, `signs` (flips, blocks)."""
+    """Return |t| as an array (flips, comparisons), after multiplying whole blocks by `signs`, (flips, blocks)."""
     present = np.isfinite(d)
     n = present.sum(axis=0)
     filled = np.where(present, d, 0.0)
@@ -209,7 +209,7 @@ def compute_flipped_t(d: Floats, signs: Floats) -> Floats:
 
 
 def count_looks(sessions: Iterable[str]) -> int:
-    """Return how often a verdict could have been evaluated, at least 1, given the session of each block in order.
+    """Return how many times (at least 1) a verdict could have been evaluated, given the ordered sessions of the blocks.
 
     Each session counts as a look if at least 6 blocks had been measured by its end.
     """
@@ -218,7 +218,7 @@ def count_looks(sessions: Iterable[str]) -> int:
 
 
 def compute_level(looks: int) -> float:
-    """Return the significance level of a verdict that is evaluated for the n-th time.
+    """Return the significance level of a verdict at its n-th evaluation, where n is `looks`.
 
     A plan with a fixed number of repeats spends `LEVEL` at its only look. With 6 blocks, p is a multiple of 1/32, so
     this look spends only 1/32. Each further look spends half of the remaining level. All looks together spend at most
@@ -239,12 +239,12 @@ def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> O
 
 
 def compute_unseen_share(blocks: int) -> float:
-    """Return the share of stalling reads that would go unobserved in this many blocks with a probability of 5 %."""
+    """Return the proportion of stalling reads that remains unobserved in this many blocks with a probability of 5 %."""
     return 1 - math.pow(1 - CONFIDENCE, 1 / blocks)
 
 
 def compute_serial_p(d: Floats, seed: int = 1) -> float:
-    """Return p of a permutation test for positive serial correlation between blocks, over all comparisons.
+    """Test for positive serial correlation between blocks in all comparisons together; return the permutation p.
 
     The residuals of each comparison (d minus its median) are scaled to unit norm. The sum of products of successive
     blocks is compared with the sums for other orders of the blocks: all orders for up to 7 blocks, and otherwise 9,999
@@ -336,7 +336,7 @@ def judge_family(
 
 
 def choose_outcome(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
-    """Return the outcome of METHOD 17 for a comparison.
+    """Choose the outcome of a comparison by the rule of METHOD 17.
 
     Args:
         low: lower limit of the CI of the ln ratio.
@@ -387,7 +387,7 @@ def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
 
 @cache
 def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
-    """Return the ranks, counted from 1, of the order statistics that bound a quantile's CI of at least 95 %.
+    """Return the ranks (from 1) of the two sorted values that are the limits of a quantile's CI of at least 95 %.
 
     Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) lie outside on either
     side. The result is (0, 0) if n is too small for such ranks.
