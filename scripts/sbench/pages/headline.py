@@ -283,7 +283,7 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
 
 
 def write_tally(results: Results) -> str:
-    """Count the decided comparisons, those of the question's factor separately, and the outcomes of the rest.
+    """Count the decided comparisons (the question's factor separately) and the outcomes of the rest.
 
     Return an empty string if all of them were decided.
     """

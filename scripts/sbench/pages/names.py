@@ -269,7 +269,7 @@ class Names:
         return self.format_levels(row, factors) or "all"
 
     def format_levels(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Join the levels of those `factors` that apply to a row; return an empty string if none applies."""
+        """Join the levels of the `factors` that apply to a row; return an empty string if none applies."""
         meant = (factor for factor in factors if row[factor] and self.has_meaning(factor, row))
         return " · ".join(self.format_level(factor, row[factor]) for factor in meant)
 

@@ -271,7 +271,7 @@ class Recommendation:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the claims that the cell is recommended and lost to no other cell, and those of its comparisons."""
+        """Yield the claims that the cell is recommended and lost to no other cell and the claims of its comparisons."""
         yield self.situation, self.cell
         yield from ((("lost", self.cell, other), False) for other in self.cells)
         yield from _iter_claims(one for choice in self.choices for one in choice.comparisons)

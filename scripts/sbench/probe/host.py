@@ -144,7 +144,7 @@ def _read_cpu_model() -> str | None:
 
 
 def _read_instance() -> str | None:
-    """Return the product UUID and name, which identify cloud instances, or those of the two that this user may read."""
+    """Return the product UUID and name, which identify cloud instances, omitting any that this user may not read."""
     facts = (read_kernel_file(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 
