@@ -134,9 +134,10 @@ class Call:
                 if not self._has_ended(study, opened[study]):
                     for path in blocks.get_looks_folder(self.run, study).glob("*.json"):
                         path.unlink()
-                    # If facts.json exists, Snakemake does not run a gathering that waits for a second look, and ends
-                    # without the blocks that the first look ordered.
-                    (self.results / study / "facts.json").unlink(missing_ok=True)
+                    if self.selected[study]:
+                        # While facts.json exists, Snakemake does not run the gather job once it waits for a second
+                        # look, and ends without the blocks that the first look ordered.
+                        (self.results / study / "facts.json").unlink(missing_ok=True)
                     blocks.write_blocks(self.results / study / "blocks.json", opened[study])
         return opened
 
