@@ -1,4 +1,4 @@
-"""Copy a dataset to a store, verify it there, and write its location for measuring programs.
+"""Copy a dataset to a store, verify it there, and record its location for the programs that measure it.
 
 A posix store without a path uses files where they were generated. Objects generated during the upload (manifest entries
 with `content`) are not written to a local disk, except in a posix store or an embedded server.

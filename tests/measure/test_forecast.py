@@ -59,6 +59,28 @@ def test_small_effects_are_likely_to_take_more():
     assert made.least < made.likely <= made.most
 
 
+def test_the_most_includes_all_later_rounds_if_one_block_of_the_first_is_missing():
+    config = configure(Path(), most_repeats=18)
+    simulation = Simulation(config)
+    whole = forecast(config, simulation.cells)
+    simulation.call(most_looks=0)
+    for path in simulation.folder.glob("records/*/repeat=6.json"):
+        path.unlink()
+    made = forecast(config, simulation.cells)
+    # What is left is one block; 12 more may follow.
+    assert made.least < whole.least
+    assert made.most == pytest.approx(13 * made.least)
+
+
+def test_a_run_starts_without_simulations():
+    measure_earlier(1.06, 0.06)
+    config = configure(Path(), most_repeats=20)
+    cells = Simulation(config).cells
+    opened = blocks.open_blocks(config, cells, cells)
+    costs = cost.estimate_cost(config, STUDY, cells, [], opened)
+    assert forecast_rounds(config, studies.get_study(STUDY), cells, costs, simulates=False).likely is None
+
+
 def test_a_budget_bounds_the_cost():
     config = configure(Path(), most_repeats=20, budget_s=50)
     made = forecast(config, Simulation(config).cells)

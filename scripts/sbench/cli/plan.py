@@ -17,5 +17,7 @@ def start(given: argparse.Namespace) -> int:
     """Print the plan of the configuration."""
     from sbench.measure import launch
 
-    plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again, given.imports)
+    plan = launch.make_plan(
+        given.config, given.name, given.study, given.only, given.again, given.imports, simulates=True
+    )
     return launch.print_plan(plan, given.json)

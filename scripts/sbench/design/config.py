@@ -111,7 +111,7 @@ def _format_value(value: object) -> str:
 
 
 def _build_validator(config: dict) -> jsonschema.protocols.Validator:
-    """Build the validator of the schema, which also fills in defaults and checks references to names in `config`."""
+    """Build a schema validator that also fills in defaults and checks references to names in `config`."""
     # Other differences from the standard validator: it does not accept 6.0 as an integer, it reports only the errors of
     # the intended `oneOf` variant, and it compares the `repr` of list entries instead of each entry with every other.
     plain = jsonschema.Draft202012Validator

@@ -125,7 +125,7 @@ def _report_change(bisection: Bisection, change: Change, say: Say) -> None:
 
 
 def _describe_next_step(bisection: Bisection, change: Change) -> str:
-    """Return a sentence with the command that measures the releases before and after the change again."""
+    """Return a sentence with the command that remeasures the releases before and after the change."""
     only = f"library={bisection.get_library_name(change.before)},{bisection.get_library_name(change.after)}"
     return f"measure both again with sbench run {bisection.file} --name {bisection.run}-again --only {only}"
 

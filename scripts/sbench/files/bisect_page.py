@@ -25,7 +25,7 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_differences(run: Results) -> list[Sentence]:
-    """Return a sentence on what else differs between the libraries before and after the change; [] without a change."""
+    """Return a list with one sentence on the other differences between both libraries; empty without a change."""
     section = _get_section(run)
     if section.get("outcome") != "changed":
         return []

@@ -176,7 +176,7 @@ class Advice:
     def find_best_of(self, driver: str, layout: str) -> Way | None:
         """Return the fastest way to read a set of files with a given driver.
 
-        Prefer measured ways; if there are none, use forecasts. Return None if there are no forecasts either.
+        Forecasts are used only if no way was measured. The result is None if there are no forecasts either.
         """
         measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
         if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:

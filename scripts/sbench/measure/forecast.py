@@ -2,6 +2,7 @@
 
 import contextlib
 import statistics
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from sbench.verdicts.looks import list_looks
 # Totals that do not increase with further rounds.
 _ONCE = ("disk_bytes", "made_bytes", "seconds_beside")
 # The number of simulated runs per forecast. Each draws different blocks of the earlier run.
-RUNS = 10
+RUNS, _PATIENCE_S = 10, 10.0
 
 
 class Forecast(NamedTuple):
@@ -74,21 +75,37 @@ class Simulated(NamedTuple):
     still_open: int
 
 
-def forecast_rounds(config: dict, program: Study, cells: list[Cell], costs: cost.Cost) -> Forecast | None:
-    """Forecast the duration of a study; return None if its repeats are fixed or nothing is left to measure."""
+def forecast_rounds(
+    config: dict, program: Study, cells: list[Cell], costs: cost.Cost, simulates: bool = True
+) -> Forecast | None:
+    """Forecast the duration of a study; return None if its repeats are fixed or nothing is left to measure.
+
+    `simulates` is whether to simulate runs, which takes seconds; without them, the likely duration is unknown.
+    """
     first, most = program.count_repeats(config), program.count_most_repeats(config)
     if most <= first or not costs.totals["records"]:
         return None
     least = costs.totals["seconds"]
     budget = config.get("budget_s")
-    longest = least * most / first
     seconds = {cell.name: each for cell, _, each, _ in costs.cells}
-    likely = None
-    if earlier := _read_earlier_run(program, cells):
-        random = np.random.default_rng(1)
-        runs = [simulate_run(config, program, cells, *earlier, seconds, random) for _ in range(RUNS)]
-        likely = statistics.median(run.seconds for run in runs)
+    longest = least + (most - first) * sum(seconds.values())
+    likely = _simulate_runs(config, program, cells, seconds) if simulates else None
     return Forecast(least, likely, longest if budget is None else max(least, min(longest, budget)))
+
+
+def _simulate_runs(config: dict, program: Study, cells: list[Cell], seconds: dict[str, float]) -> float | None:
+    """Return the median duration of simulated runs; None if no earlier run measured the cells.
+
+    At least one run is simulated, and further ones up to `RUNS` within `_PATIENCE_S` seconds.
+    """
+    durations: list[float] = []
+    # Records of an earlier version may lack fields that the verdicts need; they must not prevent a plan.
+    with contextlib.suppress(Problem, OSError, LookupError, ValueError, TypeError, AttributeError):
+        if earlier := _read_earlier_run(program, cells):
+            random, begun = np.random.default_rng(1), time.monotonic()
+            while len(durations) < RUNS and time.monotonic() - begun < _PATIENCE_S:
+                durations.append(simulate_run(config, program, cells, *earlier, seconds, random).seconds)
+    return statistics.median(durations) if durations else None
 
 
 def simulate_run(

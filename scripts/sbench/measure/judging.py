@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -162,14 +162,7 @@ def judge_runs(
 
 
 def build_verdicts_table(
-    matrix: pd.DataFrame,
-    runs: pd.DataFrame,
-    compare: Sequence[dict],
-    equivalence_percent: float = 5,
-    seed: int = 1,
-    contest: Callable[[dict], Hashable | None] = lambda cell: None,
-    of_tasks: Collection[str] = (),
-    resolve_percent: float = 10,
+    matrix: pd.DataFrame, runs: pd.DataFrame, compare: Sequence[dict], *settings: Any, **more_settings: Any
 ) -> pd.DataFrame:
     """Judge the runs with `judge_runs` and build verdicts.csv, with one row per comparison and metric.
 
@@ -177,8 +170,7 @@ def build_verdicts_table(
     measure until they can decide, the table also has the columns `LOOKED`: the look that ended the comparison, the
     maximum number of blocks, and the state of the comparison (`decision`).
     """
-    settings = (compare, equivalence_percent, seed, contest, of_tasks, resolve_percent)
-    return format_verdicts(matrix, judge_runs(matrix, runs, *settings))
+    return format_verdicts(matrix, judge_runs(matrix, runs, compare, *settings, **more_settings))
 
 
 def judge_study(

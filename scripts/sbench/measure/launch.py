@@ -69,6 +69,7 @@ def make_plan(
     again: Sequence[str] = (),
     imports: Sequence[str] = (),
     budget: str = "",
+    simulates: bool = False,
 ) -> Plan:
     """Plan the measurements of a configuration.
 
@@ -80,6 +81,7 @@ def make_plan(
         again: prefixes of the names of cells to measure again.
         imports: paths of external results to report; override the configured paths.
         budget: the maximum measuring time per study, such as 10m; overrides the configured budget.
+        simulates: whether to simulate runs, for the likely duration of all rounds.
 
     Raises:
         Problem: an argument is invalid or names something that does not exist.
@@ -117,7 +119,7 @@ def make_plan(
     forecasts = {
         study: forecast
         for study in cells
-        if (forecast := forecast_rounds(config, studies.get_study(study), cells[study], costs[study]))
+        if (forecast := forecast_rounds(config, studies.get_study(study), cells[study], costs[study], simulates))
     }
     return Plan(file, config, changes, cells, costs, notes, forecasts)
 

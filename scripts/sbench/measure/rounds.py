@@ -21,7 +21,7 @@ from sbench.design.study import Cell, Study
 from sbench.measure import gather, judging, tables
 from sbench.measure.judging import CONTEST, CONTROL, GUARD, TOTAL, Judged, Judgement
 from sbench.probe import provenance, sizes
-from sbench.verdicts.looks import GIVEN_UP, OPEN, list_looks
+from sbench.verdicts.looks import GIVEN_UP, OPEN, State, list_looks
 from sbench.verdicts.outcomes import Outcome
 
 # The slowed control that is measured in every round, and compared until its slowdown is detected.
@@ -42,7 +42,7 @@ def take_look(config: dict, study: str, folder: Path, number: int) -> dict:
         config: the resolved configuration.
         study: the name of the study.
         folder: the folder with the study's results.
-        number: the number of the look in this session, starting at 1.
+        number: the number of the look in this call of the workflow, starting at 1.
 
     Returns:
         The artefact of the look: its status, `reasons` (a sentence that explains the decision), the entries of the
@@ -52,7 +52,7 @@ def take_look(config: dict, study: str, folder: Path, number: int) -> dict:
     opened = blocks.read_blocks(folder / "blocks.json")
     orders = [opened.order, *blocks.read_orders(folder / "looks")[: number - 1]]
     sessions = blocks.read_measured_blocks(config, cells)
-    # Cells without records were skipped, because their libraries or data could not be made in this session.
+    # Cells without records were skipped, because their libraries or data could not be made.
     tried = [cell for cell in matrix.select_cells(cells, config["only"]) if cell.name in sessions]
     taken = blocks.list_begun_blocks(sessions).union(*(order.blocks for order in orders))
     in_vain = config["again"] or len(blocks.list_failing_cells(tried, sessions)) == len(tried)
@@ -145,25 +145,24 @@ def list_open_comparisons(
     Only comparisons of factors, of the fastest cells of each contest, and of the control that is slowed by 10 % are
     considered. Comparisons that are not comparable, or whose cells lack a valid record, are not open.
     """
-    good = set(runs.loc[runs["ok"].astype(bool), "cell"])
-    contests = [one for one in judgement.rows if one.factor == CONTEST]
-    leaders = _list_leaders(contests)
-    return [
-        one
-        for one in judgement.rows
-        if one.states
-        and (look is None or len(one.states) >= look)
-        and one.states[-1 if look is None else look - 1].name == OPEN
-        and one.values["verdict"] != Outcome.NOT_COMPARABLE
-        and {one.baseline["cell"], one.contender["cell"]} <= good & tried
-        and (
-            one.role == "decides"
-            if one.factor not in (CONTEST, CONTROL)
-            else one.contender.get("control") == _FOUND
-            if one.factor == CONTROL
-            else not leaders.isdisjoint((one.baseline["cell"], one.contender["cell"]))
-        )
-    ]
+    able = set(runs.loc[runs["ok"].astype(bool), "cell"]) & tried
+    leaders = _list_leaders(one for one in judgement.rows if one.factor == CONTEST)
+
+    def is_considered(judged: Judged) -> bool:
+        pair = {judged.baseline["cell"], judged.contender["cell"]}
+        if not pair <= able or judged.values["verdict"] == Outcome.NOT_COMPARABLE:
+            return False
+        if judged.factor == CONTEST:
+            return not leaders.isdisjoint(pair)
+        if judged.factor == CONTROL:
+            return bool(judged.contender.get("control") == _FOUND)
+        return judged.role == "decides"
+
+    def is_open(states: Sequence[State]) -> bool:
+        last = len(states) if look is None else look
+        return 0 < last <= len(states) and states[last - 1].name == OPEN
+
+    return [one for one in judgement.rows if is_open(one.states) and is_considered(one)]
 
 
 def _list_leaders(contests: Iterable[Judged]) -> set[str]:

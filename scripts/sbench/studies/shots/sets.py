@@ -90,7 +90,7 @@ def _count_files_and_bytes(files: str) -> tuple[int, int]:
 
 
 def estimate_record(settings: Settings) -> dict:
-    """Estimate the requests, bytes and seconds of a record from the user files and the part of them that is read."""
+    """Estimate a record's requests, bytes and seconds from the user files and the fraction that is read."""
     cell, network, level = settings.cell, settings.network, settings.data.selection
     count, size = _count_files_and_bytes(json.dumps(settings.data.files))
     read = min(settings.read_files or count, count) if cell.access == "files" else count

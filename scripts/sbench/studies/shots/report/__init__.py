@@ -41,7 +41,7 @@ def _format_selection(level: str, facts: dict) -> str:
 
 
 def _get_buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
-    """Return the page buffer that was read back: in MiB if it is a number, otherwise unchanged."""
+    """Return the size of the page buffer that was read back, in MiB if it is a number, otherwise unchanged."""
     buffers = get_numbers(cells, "page_buffer_bytes")
     return (buffers / 2**20).where(buffers.notna(), get_column(cells, "page_buffer_bytes"))
 

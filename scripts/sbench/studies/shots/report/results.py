@@ -51,7 +51,7 @@ def build_described_table(run: results.Results, access: str) -> Table:
 
 
 def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
-    """Summarise mean-obj-time in seconds for each page buffer, number of workers, and level of other varying factors.
+    """Summarise mean-obj-time in seconds for each combination of page buffer, worker count and other varying factors.
 
     The columns are count, mean, std, min, quartiles and max.
     """

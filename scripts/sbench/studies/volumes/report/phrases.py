@@ -104,7 +104,7 @@ def describe_trace_operation(traces: Iterable[Trace], run: Results) -> str:
 
 
 def format_limit(row: Mapping) -> str:
-    """Format a limit: "etcd's 10 ms", or "the limit mine of 5 ms" for a limit of the configuration."""
+    """Format a limit: "etcd's 10 ms", or "the limit mine of 5 ms" for a limit named `mine` in the configuration."""
     name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
     owner = LIMIT_OWNERS.get(name)
     return f"{owner} {height}" if owner else words.fill("own limit", name=name, height=height)
