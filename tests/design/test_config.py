@@ -213,6 +213,10 @@ def test_every_key_of_the_schema_is_described():
         ),
         (lambda c: c["studies"]["shots"]["data"].update(shots=10**9), "data.shots: 1000000000 is greater than the max"),
         (
+            lambda c: c["studies"]["shots"]["data"].update(signals=24),
+            "studies.shots.read_signals: must be among the 24 generated signals (got mag_ip); choose from",
+        ),
+        (
             lambda c: volumes(c).update(imports=[f"imports/{number}.json" for number in range(5000)]),
             "the configuration: must have at most 100,000 characters as JSON, to fit into a command;",
         ),

@@ -196,6 +196,18 @@ def test_a_cell_that_always_fails_keeps_no_comparison_open():
 
     (look,) = Simulation(configure(Path(), most_repeats=20), apart(1.5, 1.5), change=change).call()
     assert look["blocks"] == []
+    assert look["reasons"] == ["after 6 blocks, 1 of 2 comparisons decided, 1 without valid records; no further blocks"]
+
+
+def test_controls_that_always_fail_have_no_time_and_keep_no_comparison_open():
+    def change(record: dict) -> dict:
+        kept = failed(record, "no server") | {"round": record["round"], "most_repeats": record["most_repeats"]}
+        return kept if record["cell"]["control"] or record["cell"]["page_buffer"] == "0" else record
+
+    config = configure(Path(), controls=1, most_repeats=8, extra_blocks=0)
+    *_, last = Simulation(config, apart(1.5, 1.05), noise=0.05, seed=3, change=change).call()
+    assert last["blocks"] == []
+    assert last["seconds"]["round"] >= 0
 
 
 @pytest.mark.rule(5)

@@ -112,7 +112,7 @@ def _choose_round(
         reason = (
             f"stopped: {cost.spent:.0f} s of budget_s ({budget:g} s) are spent, a round would take {cost.round:.0f} s"
         )
-    words = _describe_states(measured, comparisons, any(one.factor == CONTROL for one in undecided))
+    words = _describe_states(measured, comparisons, undecided)
     if reason:
         order = Order([], None, last.round)
     else:
@@ -225,27 +225,36 @@ def _draw_order(config: dict, program: Study, tried: list[Cell], order: Order, o
 
 
 def _estimate_cost(runs: pd.DataFrame, order: Order) -> _Cost:
-    seconds = runs["step_seconds"].astype(float) if "step_seconds" in runs else pd.Series(0.0, runs.index)
+    """Estimate the time of an order from the medians of its cells; a cell without times takes the typical time."""
+    seconds = runs["step_seconds"].astype(float).dropna() if "step_seconds" in runs else pd.Series(dtype=float)
     medians = seconds.groupby(runs["cell"]).median()
-    each = [float(medians.get(name, 0.0)) for name in order.cells or ()]
-    typical = statistics.median(each) if each else 0.0
-    return _Cost(float(seconds.sum()), len(order.blocks) * sum(value if value == value else typical for value in each))
+    typical = statistics.median(medians) if len(medians) else 0.0
+    each = (float(medians.get(name, typical)) for name in order.cells or ())
+    return _Cost(float(seconds.sum()), len(order.blocks) * sum(each))
 
 
-def _describe_states(measured: int, comparisons: Sequence[Judged], is_control_open: bool) -> str:
-    """Write how many comparisons are decided, given up, not comparable and open.
+def _describe_states(measured: int, comparisons: Sequence[Judged], undecided: Sequence[Judged]) -> str:
+    """Write how many comparisons are decided, given up, not comparable, open, and without valid records.
 
-    `is_control_open` is whether the control that is slowed by 10 % has not been detected so far.
+    `undecided` are the comparisons that further blocks may decide, including the control slowed by 10 % until it is
+    detected.
     """
     compared = [one for one in comparisons if one.values["verdict"] != Outcome.NOT_COMPARABLE]
-    states = [one.states[-1].name if one.states else OPEN for one in compared]
-    given_up, still, apart = states.count(GIVEN_UP), states.count(OPEN), len(comparisons) - len(compared)
+    names = [one.states[-1].name if one.states else OPEN for one in compared]
+    still = sum(one.factor not in (CONTEST, CONTROL) for one in undecided)
+    counts = {
+        "given up": names.count(GIVEN_UP),
+        "not comparable": len(comparisons) - len(compared),
+        "without valid records": names.count(OPEN) - still,
+        "open": still,
+    }
+    decided = len(names) - names.count(GIVEN_UP) - names.count(OPEN)
     words = (
-        f"after {sizes.format_count(measured, 'block')}, {len(states) - given_up - still} of"
+        f"after {sizes.format_count(measured, 'block')}, {decided} of"
         f" {sizes.format_count(len(comparisons), 'comparison')} decided"
     )
-    counts = {"given up": given_up, "not comparable": apart, "open": still}
     parts = [words, *(f"{count} {state}" for state, count in counts.items() if count)]
+    is_control_open = any(one.factor == CONTROL for one in undecided)
     return ", ".join(parts + ["the slowdown of the control not found"] * is_control_open)
 
 

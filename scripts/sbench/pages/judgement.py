@@ -208,7 +208,7 @@ def describe_looks(run: Results) -> str:
         sum(int(states.get(name, 0)) for name in names) for names in ((DECIDED, SAME), (GIVEN_UP,), (OPEN,))
     )
     counts = {"given up": given_up, "not comparable": len(rows) - decided - given_up - still, "still open": still}
-    parts = [words.fill("decided of", decided=decided, many=len(rows))]
+    parts = [words.fill("decided of", decided=decided, comparisons=prose.format_count(len(rows), "comparison"))]
     parts += [words.fill(name, many=many) for name, many in counts.items() if many]
     return words.fill("looks taken", blocks=int(rows["blocks"].max()), most=most, parts=prose.format_list(parts))
 

@@ -190,7 +190,7 @@ TEMPLATES = {
     "a difference of {percent} %; raise {repeats} to {needed} and run again.",
     # Runs that measure until they can decide.
     "looks taken": "After {blocks} of at most {most} blocks: {parts}.",
-    "decided of": "{decided} of {many} comparisons decided",
+    "decided of": "{decided} of {comparisons} decided",
     "given up": "{many} given up, as the most blocks would not show them",
     "not comparable": "{many} not comparable",
     "still open": "{many} open",

@@ -53,7 +53,7 @@ class Shots(Study):
     of_tasks = ("first", "rest")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield messages about unknown layouts, invalid selections, and mistakes in sets of user files."""
+        """Yield messages about unknown layouts and signals, invalid selections, and mistakes in sets of user files."""
         section = self.get_section(config)
         data, where = section["data"], "studies.shots"
         sets = data.get("files")
@@ -66,6 +66,15 @@ class Shots(Study):
             yield from own_sets.find_mistakes(data, config, f"{where}.data")
         elif "datasets" in data:
             yield f"{where}.data.datasets: requires sets of files; write files: {{mine: data/*.h5}}"
+        if isinstance(named := section["read_signals"], list) and "files" not in data:
+            # Imported here because reading the table of signals takes a while.
+            from sbench.studies.shots.signals import select_signals
+
+            if absent := sorted({*named} - {*(available := select_signals(data["signals"]))}):
+                yield (
+                    f"{where}.read_signals: must be among the {data['signals']} generated signals (got {absent[0]});"
+                    f" choose from {', '.join(available)}, or change data.signals"
+                )
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield a message for each reason why a combination of levels cannot be measured."""
