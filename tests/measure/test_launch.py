@@ -18,7 +18,7 @@ from small_runs import TWO_CELLS as CONFIG
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.design.records import write_record as write_record
-from sbench.measure import launch, preflight
+from sbench.measure import preflight, run_plan
 from sbench.probe import memory
 from sbench.probe.program import Problem
 
@@ -303,7 +303,7 @@ def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeyp
     with pytest.raises(
         Problem, match=r"quick\.yaml contains no study that imports results; name another configuration"
     ):
-        launch.make_plan("config/quick.yaml", imports=[str(tmp_path)])
+        run_plan.make_plan("config/quick.yaml", imports=[str(tmp_path)])
 
 
 def test_an_import_says_what_it_imports_and_counts_no_cells(tmp_path):

@@ -16,6 +16,7 @@ def add_options(parser: Parser) -> None:
 
 def start(given: argparse.Namespace) -> int:
     """Replace this process with Snakemake."""
-    from sbench.measure import launch
+    from sbench.measure.run_plan import make_plan
+    from sbench.measure.start import start_run
 
-    return launch.start_run(launch.make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)
+    return start_run(make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)

@@ -15,9 +15,9 @@ def add_options(parser: options.Parser) -> None:
 
 def start(given: argparse.Namespace) -> int:
     """Print the plan of the configuration."""
-    from sbench.measure import launch
+    from sbench.measure import run_plan
 
-    plan = launch.make_plan(
+    plan = run_plan.make_plan(
         given.config, given.name, given.study, given.only, given.again, given.imports, simulates=True
     )
-    return launch.print_plan(plan, given.json)
+    return run_plan.print_plan(plan, given.json)

@@ -31,6 +31,6 @@ def start(given: argparse.Namespace) -> int:
         from sbench.court import audit
 
         return audit.print_audit(given.audit, given.study, given.columns)
-    from sbench.measure import launch
+    from sbench.measure.start import make_published
 
-    return launch.make_published(given.raw, given.partial, given.cores)
+    return make_published(given.raw, given.partial, given.cores)

@@ -25,8 +25,9 @@ def add_options(parser: options.Parser) -> None:
 
 def start(given: argparse.Namespace) -> int:
     """Replace this process with Snakemake."""
-    from sbench.measure import launch
+    from sbench.measure.run_plan import make_plan
+    from sbench.measure.start import start_run
 
     config = "config/quick.yaml" if given.quick else given.config
-    plan = launch.make_plan(config, given.name, given.study, given.only, given.again, budget=given.budget)
-    return launch.start_run(plan, given.cores, given.yes, given.after)
+    plan = make_plan(config, given.name, given.study, given.only, given.again, budget=given.budget)
+    return start_run(plan, given.cores, given.yes, given.after)
