@@ -243,8 +243,8 @@ def test_cells_are_coloured_by_the_published_limits(run: batteries.Results):
             values = table.frame[column]
             expected = ["red" if v >= red else "yellow" if v >= yellow else "" for v in values]
             assert list(colours) == expected
-    assert "yellow (△) from 5 ms on, red (▲) from 10 ms on" in found["p99-by-job"].meaning
-    assert found["stddev-by-job"].meaning == "red (▲) from 1 ms on"
+    assert "yellow (△) at 5 ms or more, red (▲) at 10 ms or more" in found["p99-by-job"].meaning
+    assert found["stddev-by-job"].meaning == "red (▲) at 1 ms or more"
 
 
 def test_latencies_of_jobs_have_three_digits_and_a_unit_by_table(tmp_path: Path):
@@ -273,8 +273,8 @@ def test_long_tables_are_folded(page: Path, run: batteries.Results):
 def test_the_red_of_p99_is_the_first_limit_of_the_run(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["limit"] == "openshift"])
     [p99, p999, *_] = tabulated.build_job_tables(run)
-    assert p99.meaning == "yellow (△) from 10 ms on, red (▲) from 20 ms on"
-    assert p999.meaning == "yellow (△) from 5 ms on, red (▲) from 10 ms on"
+    assert p99.meaning == "yellow (△) at 10 ms or more, red (▲) at 20 ms or more"
+    assert p999.meaning == "yellow (△) at 5 ms or more, red (▲) at 10 ms or more"
 
 
 def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tmp_path: Path):
