@@ -16,7 +16,7 @@ from sbench.build.cache import COMPLETE, get_cache_folder
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.probe import dask_workers
-from sbench.studies.shots import signals
+from sbench.studies.shots import signal_table
 
 pytestmark = pytest.mark.late
 
@@ -78,7 +78,7 @@ def test_the_published_configuration_has_the_published_cells(published):
 def test_objects_are_cut_into_as_many_tasks_as_published(published, name):
     """Counted on the full data, which are the published ones in how many files have each signal."""
     table = pd.read_csv(published / "ros3-shots" / name)
-    files = {signal.name: signal.files for signal in signals.load_signals().values()}
+    files = {signal.name: signal.files for signal in signal_table.load_signals().values()}
     assert sum(files.values()) == 30_024
     for (access, _, workers), own in table.groupby(CELL):
         if access == "signals":

@@ -19,12 +19,11 @@ from sbench.studies.shots.files import list_extents
 from sbench.studies.shots.inputs import find_sources
 from sbench.studies.shots.make import main, validate_files
 from sbench.studies.shots.shot_files import SMALL, describe_files, list_parts
+from sbench.studies.shots.signal_table import load_signals, select_signals
 from sbench.studies.shots.signals import (
     Settings,
     compute_signal_values,
-    load_signals,
     plan_shots,
-    select_signals,
     sort_pairs,
 )
 

@@ -25,9 +25,10 @@ def add_options(parser: options.Parser) -> None:
 
 def start(given: argparse.Namespace) -> int:
     """Replace this process with Snakemake."""
+    # Imported first: if it lacks a package, the error names the optional dependencies that a run needs.
+    from sbench.measure import start as starting
     from sbench.measure.run_plan import make_plan
-    from sbench.measure.start import start_run
 
     config = "config/quick.yaml" if given.quick else given.config
     plan = make_plan(config, given.name, given.study, given.only, given.again, budget=given.budget)
-    return start_run(plan, given.cores, given.yes, given.after)
+    return starting.start_run(plan, given.cores, given.yes, given.after)

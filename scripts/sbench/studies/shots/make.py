@@ -18,11 +18,11 @@ from sbench.studies.shots.checksums import compute_checksum
 from sbench.studies.shots.files import list_extents
 from sbench.studies.shots.inputs import find_sources
 from sbench.studies.shots.shot_files import SMALL, describe_files
+from sbench.studies.shots.signal_table import load_signals
 from sbench.studies.shots.signals import (
     Settings,
     compute_axis_values,
     compute_signal_values,
-    load_signals,
     plan_shots,
     sort_pairs,
 )

@@ -1,6 +1,6 @@
 """Generate the signals of synthetic shots, and their dimension scales, in memory.
 
-The properties of the signals come from `config/shots_signals.csv`. Values are computed only from raw random bits with
+The properties of the signals come from `signal_table`. Values are computed only from raw random bits with
 + - * /, whose results IEEE 754 defines exactly, so that the same seed, shot and signal give the same bytes on every
 machine and with every version of numpy.
 """
@@ -8,12 +8,11 @@ machine and with every version of numpy.
 import zlib
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
-TABLE = Path(__file__).parents[4] / "config" / "shots_signals.csv"
+from sbench.studies.shots.signal_table import Signal, load_signals, select_signals
+
 RING = 500  # number of files in the published study, to which the counts in the table refer
 RUNS_A_DAY = 30
 SECONDS = 2.0
@@ -35,27 +34,6 @@ TIME_BASES = {
 
 
 @dataclass(frozen=True)
-class Signal:
-    """A row of the table of signals. `axes` contains the names of the dimension scales."""
-
-    name: str
-    files: int
-    scaled_files: int
-    absent_from: int
-    dtype: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-    kind: str
-    amplitude: float
-    noise_bits: int
-
-    @property
-    def nbytes(self) -> int:
-        """The size in memory in bytes."""
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-
-@dataclass(frozen=True)
 class Settings:
     """The settings of the generator, which are validated by the study's schema."""
 
@@ -66,27 +44,6 @@ class Settings:
     paged: bool
     deflate: int
     seed: int
-
-
-@lru_cache(maxsize=1)
-def load_signals() -> dict[str, Signal]:
-    """Return all signals, keyed by name in alphabetical order."""
-    # Imported here because this module is also imported in the environment under test, which lacks pandas.
-    import pandas as pd
-
-    columns = {
-        "shape": lambda text: tuple(int(length) for length in text.split("x") if length),
-        "axes": lambda text: tuple(text.split()),
-    }
-    rows = pd.read_csv(TABLE, comment="#", converters=columns).rename(columns={"signal": "name"}).sort_values("name")
-    return {row["name"]: Signal(**row) for row in rows.to_dict("records")}
-
-
-def select_signals(count: int) -> list[str]:
-    """Select `count` signals, evenly spaced in the order of size, and return their names in alphabetical order."""
-    by_size = sorted(load_signals(), key=lambda name: (-load_signals()[name].nbytes, name))
-    picked = np.linspace(0, len(by_size) - 1, count).round().astype(int)
-    return sorted(by_size[index] for index in picked)
 
 
 def format_shot_number(seed: int, index: int) -> str:

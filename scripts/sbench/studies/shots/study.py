@@ -35,6 +35,7 @@ from sbench.studies.shots.arms import get_arm_key
 from sbench.studies.shots.checks import check_layout, check_pages
 from sbench.studies.shots.order import describe_order
 from sbench.studies.shots.settings import Levels, Settings
+from sbench.studies.shots.signal_table import select_signals
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
 # Size in bytes of a file with a single shot and paged allocation.
@@ -67,12 +68,10 @@ class Shots(Study):
         elif "datasets" in data:
             yield f"{where}.data.datasets: requires sets of files; write files: {{mine: data/*.h5}}"
         if isinstance(named := section["read_signals"], list) and "files" not in data:
-            # Imported here because reading the table of signals takes a while.
-            from sbench.studies.shots.signals import select_signals
-
-            if absent := sorted({*named} - {*(available := select_signals(data["signals"]))}):
+            available = select_signals(data["signals"])
+            for absent in sorted({*named} - {*available})[:1]:
                 yield (
-                    f"{where}.read_signals: must be among the {data['signals']} generated signals (got {absent[0]});"
+                    f"{where}.read_signals: must be among the {data['signals']} generated signals (got {absent});"
                     f" choose from {', '.join(available)}, or change data.signals"
                 )
 
