@@ -98,7 +98,7 @@ class Trials:
 
     def write_array(self) -> dict:
         """Write the array in requests below the size limit, and return the settings that HSDS reports."""
-        with self._run_service(self._service) as (_, target):
+        with self._run_service(replace(self._service, more=service.STORE_AT_ONCE)) as (_, target):
             clients.create_client((0, operations.plan_write_ahead(self._settings, target)))
             clients.run_client(0)
             hsds.BACKEND.wait_until_stored(target)

@@ -90,7 +90,7 @@ class _Measured:
         if not self._target.place.keys() & {"folder", "endpoint"}:
             # Remove objects left over from an earlier attempt that was killed.
             self._remove_array(None)
-        self._start_service()
+        self._start_service(is_timed=not self._ahead)
         if self._ahead:
             self._team.map(clients.create_client, [(0, operations.plan_write_ahead(self._settings, self._target))])
             self._team.map(clients.run_client, [0])
@@ -187,8 +187,11 @@ class _Measured:
         held = self._target.place.get("folder") or self._job["served_folder"]
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
-    def _start_service(self) -> None:
-        """Start or restart HSDS if it is the backend. For an external service, only set the credentials."""
+    def _start_service(self, is_timed: bool = True) -> None:
+        """Start or restart HSDS if it is the backend. For an external service, only set the credentials.
+
+        A service whose writes are not timed stores them at once.
+        """
         if self._cell.backend != "hsds":
             return
         if not stores.get_store(self._target.store).takes_files:
@@ -200,7 +203,8 @@ class _Measured:
         self._services.close()
         cell, place = self._cell, self._target.place
         limit, streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
-        wanted = service.Settings(int(cell.nodes), limit, streaming, self._target.in_flight)
+        more = () if is_timed else service.STORE_AT_ONCE
+        wanted = service.Settings(int(cell.nodes), limit, streaming, self._target.in_flight, more)
         where = service.get_storage_variables(place, self._target.store)
         self._service = self._services.enter_context(service.run_service(wanted, where, self._folder))
         secrets = service.USER, self._service.password

@@ -22,6 +22,9 @@ from sbench.stores import store as stores
 READY_S = 30
 USER = "benchmark"
 _STARTS, _PAUSE_S, _WATCH_S = 3, 0.01, 0.2
+# HSDS options for writes that are not timed. By default, a flush takes 2 s, because nodes store values after a second
+# and check once per second whether all are stored.
+STORE_AT_ONCE = (("s3_sync_interval", 0.1), ("flush_sleep_interval", 0.05))
 
 
 @dataclass(frozen=True)
