@@ -16,7 +16,7 @@ from sbench.runs.sides import Side
 from sbench.studies.shots.arms import Arm
 from sbench.studies.volumes import fit, limits, tables
 from sbench.studies.volumes.series import Battery, Series
-from sbench.verdicts import sessions, stats
+from sbench.verdicts import looks, sessions, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
 from tests.bench.common import Row, Say, count_false, count_right, simulate
 from tests.helpers import volumes_records
@@ -31,7 +31,7 @@ FILES, READ, BLOCKS, SPREADS = 6, 3, 6, (0.05, 0.1, 0.2)
 # Volumes: jobs, their writes, sd of ln(latency) in a job and of ln(p99) between jobs, which are like those before.
 JOBS, WRITES, SHAPE, JOB_NOISE, JOB_KEPT = 20, 2_000, 0.5, 0.05, 0.5
 LIMIT_MS, SOURCES = 10.0, ("report of 1 battery", "report of 3", "sbench fit")
-BUILDS, STEP_BLOCKS = (0.02, 0.03), 10  # sd of ln(time) between builds of one release; blocks of a step of a search
+BUILDS = (0.02, 0.03)  # sd of ln(time) between builds of one release
 _LEVEL = "all"
 _CACHES = ("default", "blockcache-1MiB", "blockcache-4MiB", "blockcache-16MiB", "readahead-1MiB")
 _FORECAST = {key: {_LEVEL: 1.0} for key in ("requests", "bytes", "seconds")}
@@ -194,17 +194,18 @@ def _bisect(times: Sequence[float], spread: float, seed: int) -> tuple[str, str]
     builds = times + random.normal(0, spread, len(times))
     names = [str(number) for number in range(len(times))]
     ends = _judge_builds(random, builds[[0, -1]])
+    whole = ends[0, 1]["ratio"]
     if judged_releases.judge_last(ends[0, 1]) != judged_releases.LAST:
         return None
 
     def look(first: str, name: str, last: str) -> judged_releases.Seen:
-        judged = _judge_builds(random, builds[[int(first), int(name), int(last)]])
+        judged = _judge_builds(random, builds[[int(first), int(name), int(last)]], whole)
         return judged_releases.Seen(judged_releases.judge_release(judged[0, 1], judged[2, 1]), "")
 
     def doubt(before: str, after: str) -> str:
         pairs = [[builds[int(name)], times[int(name)] + random.normal(0, spread)] for name in (before, after)]
-        judged = _judge_builds(random, [pairs[0][0], *pairs[1], pairs[0][1]])
-        return judged_releases.find_doubt([judged[end, of] for end in (0, 3) for of in (1, 2)], ends[0, 1]["ratio"])
+        judged = _judge_builds(random, [pairs[0][0], *pairs[1], pairs[0][1]], whole)
+        return judged_releases.find_doubt([judged[end, of] for end in (0, 3) for of in (1, 2)], whole)
 
     change = judged_releases.find_change(names, look, lambda _: None)
     if not change.undecided:
@@ -212,9 +213,26 @@ def _bisect(times: Sequence[float], spread: float, seed: int) -> tuple[str, str]
     return None if change.undecided or change.unconfirmed else (change.before, change.after)
 
 
-def _judge_builds(random: np.random.Generator, builds: Sequence[float]) -> dict[tuple[int, int], dict]:
-    """Return the verdicts on builds against the first and the last of them."""
-    measured = random.normal(builds, NOISE, (STEP_BLOCKS, len(builds)))
+def _judge_builds(
+    random: np.random.Generator, builds: Sequence[float], whole: float = 1.0
+) -> dict[tuple[int, int], dict]:
+    """Measure builds until those between the first and the last are decided; return the verdicts against these two."""
+    ends = judged_releases.LOOKS
+    measured = random.normal(builds, NOISE, (ends[-1], len(builds)))
     pairs = [(end, other) for end in sorted({0, len(builds) - 1}) for other in range(len(builds)) if other != end]
     differences = np.stack([measured[:, other] - measured[:, end] for end, other in pairs], axis=1)
-    return {pair: verdict._asdict() for pair, verdict in zip(pairs, stats.judge_family(differences), strict=True)}
+    contenders = range(1, max(2, len(builds) - 1))
+    for number, blocks in enumerate(ends, 1):
+        schedule = looks.plan_schedule(ends[:number], [ends[-1]] * number)
+        judged = {
+            pair: {**states[-1].verdict._asdict(), "decision": states[-1].name}
+            for pair, states in zip(pairs, looks.judge_looks(differences[:blocks], schedule), strict=True)
+        }
+        rows = [
+            row | {"ratio_low": row["low"], "ratio_high": row["high"]}
+            for pair, row in judged.items()
+            if pair[1] in contenders
+        ]
+        if not judged_releases.needs_more_blocks(rows, whole):
+            break
+    return judged

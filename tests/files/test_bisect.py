@@ -24,6 +24,7 @@ from sbench.build.cache import Recipe, provide_piece, set_build_copy
 from sbench.build.release_range import Unusable, list_releases
 from sbench.build.shell import Workshop, make_environment
 from sbench.cli.__main__ import main
+from sbench.design.config import load_config
 from sbench.files import bisection
 from sbench.files.judged_releases import (
     FIRST,
@@ -42,6 +43,7 @@ from sbench.files.judged_releases import (
 )
 from sbench.probe.program import Problem, compute_file_digest
 from tests.helpers.records import FEW, failed, synthetic_cells, write_synthetic_run
+from tests.helpers.rounds import Simulation
 
 pytestmark = pytest.mark.late
 
@@ -136,13 +138,68 @@ def test_a_release_is_judged_from_the_blocks_that_both_ends_have_with_it(tmp_pat
     folder = write_synthetic_run(tmp_path / "shots", cells, 8, **timing)
     made = judge_libraries(folder, "synthetic", "shots", names[:3])
     before, after = made["s3fs-1", "s3fs-2"], made["s3fs-3", "s3fs-2"]
-    assert (judge_release(before, after), before["blocks"], after["blocks"]) == (like, 7, 7)
+    assert judge_release(before, after) == like
+    # Block 1 failed, and blocks 2 to 7 were enough.
+    assert {verdict["used_blocks"] for verdict in (before, after) if verdict["decision"] == "decided"} == {
+        "2 3 4 5 6 7"
+    }
     assert judge_last(made["s3fs-1", "s3fs-3"]) == LAST
     assert names[3] not in str(made)
     assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", format_ratio(before))
     few = judge_libraries(write_synthetic_run(tmp_path / "few", cells, 3, **timing), "synthetic", "shots", names[:3])
     assert judge_release(few["s3fs-1", "s3fs-2"], few["s3fs-3", "s3fs-2"]) == UNDECIDED
     assert format_ratio(few["s3fs-1", "s3fs-2"]).startswith("too few repeats (2 complete blocks, a verdict needs 6")
+
+
+class Simulated(bisection.Bisection):
+    """A bisection of HDF5 by seconds whose measurements are simulated."""
+
+    def __init__(self, ratios: dict[str, float], noise: float, seed: int = 0) -> None:
+        """Set up releases of these times, and the standard deviation of a record's ln(time)."""
+        super().__init__(release_range.Releases(release_range.HDF5, list(ratios), {}), bisection.SECONDS, "found", [])
+        self.ratios, self.noise, self.seed, self.calls = ratios, noise, seed, []
+
+    def _run_workflow(self, names: list[str]) -> None:
+        if not names:
+            return
+        libraries = {self.get_library_name(name): name for name in names}
+        config = load_config(self.file) | {"only": {"library": list(libraries)}}
+        self.calls.append(([*names], config["repeats"]))
+        times = {library: self.ratios[name.removesuffix("-again")] for library, name in libraries.items()}
+        Simulation(config, lambda levels: times[levels["library"]], self.noise, seed=self.seed + len(self.calls)).call()
+
+
+def count_blocks(bisect: Simulated, names: list[str]) -> list[int]:
+    """Return how many blocks a step asked for, call by call."""
+    return [blocks for asked, blocks in bisect.calls if asked == names]
+
+
+@pytest.mark.rule(5)
+def test_a_step_by_seconds_measures_until_its_release_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(copy_project(tmp_path / "clone"))
+    bisect = Simulated({"1.14.6": 1.0, "2.0.0": 1.0, "2.1.0": 1.5, "2.2.0": 1.5}, 0.01)
+    assert bisect.measure_ends().like == LAST
+    assert bisect.measure_release("1.14.6", "2.0.0", "2.2.0").like == FIRST
+    assert bisect.measure_release("1.14.6", "2.1.0", "2.2.0").like == LAST
+    ends, step = ["1.14.6", "2.2.0"], ["1.14.6", "2.0.0", "2.2.0"]
+    assert (count_blocks(bisect, ends), count_blocks(bisect, step)) == ([6], [6])
+    assert bisect.check_rebuilt("2.0.0", "2.1.0") == ""
+    builds = ["2.0.0", "2.1.0", "2.1.0-again", "2.0.0-again"]
+    assert [asked for asked, _ in bisect.calls] == [ends, step, ["1.14.6", "2.1.0", "2.2.0"], builds]
+    calls = len(bisect.calls)
+    assert bisect.measure_ends().like == LAST
+    assert bisect.measure_release("1.14.6", "2.0.0", "2.2.0").like == FIRST
+    assert len(bisect.calls) == calls, "a later call has nothing to measure"
+
+
+@pytest.mark.rule(5)
+def test_ends_that_noise_hides_are_measured_at_every_look_and_stay_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(copy_project(tmp_path / "clone"))
+    noisy = Simulated({"1.14.6": 1.0, "2.0.0": 1.0}, 0.055, seed=300)
+    assert noisy.measure_ends().like == UNDECIDED
+    assert count_blocks(noisy, ["1.14.6", "2.0.0"]) == [6, 8, 10, 12, 16]
 
 
 def rows_of(*ratios: float, verdict: str = "slower") -> list[dict]:

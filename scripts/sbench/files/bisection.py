@@ -18,6 +18,7 @@ from sbench.drivers import Driver
 from sbench.files.judged_releases import (
     FIRST,
     LAST,
+    LOOKS,
     NEITHER,
     Change,
     Seen,
@@ -26,6 +27,7 @@ from sbench.files.judged_releases import (
     judge_last,
     judge_libraries,
     judge_release,
+    needs_more_blocks,
 )
 from sbench.probe.processes import run_process
 from sbench.probe.program import Problem, build_command, read_json, write_text
@@ -41,7 +43,6 @@ _GENERATED = {"shots": 2, "signals": 16, "page_size": 4 * 2**20}
 _SHOTS = {release_range.HDF5: 8}
 _STORE = {"kind": "s3", "bucket": "bisect", "server": "embedded"}
 _NETWORK = {"latency_ms": 10, "per_connection_mib_s": 100, "shared_mib_s": 200}
-_REPEATS = 10
 _PATIENCE_S = 20.0
 # Suffix that identifies the second build of a release, in a different folder.
 _AGAIN = "-again"
@@ -115,7 +116,7 @@ class Bisection:
         timed, self._cells = metric == SECONDS, {}
         self._config = {
             "run": run_name,
-            "repeats": _REPEATS if timed else 1,
+            "repeats": LOOKS[0] if timed else 1,
             "libraries": {},
             # Emulate a network even without limits, because its proxy records each request.
             "stores": {"s3": _STORE | {"network": _NETWORK if timed else {}}},
@@ -144,7 +145,7 @@ class Bisection:
             Unusable: the release could not be measured.
         """
         if self.metric == SECONDS:
-            self._measure_releases([first, release, last])
+            self._measure_releases([first, release, last], [release])
             before, after = self._list_verdicts([first, release, last], release)
             ratios = f"{format_ratio(before)} against {first}, {format_ratio(after)} against {last}"
             return Seen(judge_release(before, after), f"{self.describe_figure(release)}, {ratios}")
@@ -160,7 +161,7 @@ class Bisection:
         """
         first, last = names = (self.of.names[0], self.of.names[-1])
         try:
-            self._measure_releases(names)
+            self._measure_releases(names, [last])
             figures = [self.read_figure(name) for name in names]
         except Unusable as problem:
             raise Problem(f"{problem}; fix the cause, or name another release") from None
@@ -179,7 +180,7 @@ class Bisection:
         """
         names = [before, after, f"{after}{_AGAIN}", f"{before}{_AGAIN}"]
         try:
-            self._measure_releases(names)
+            self._measure_releases(names, names[1:3])
         except Unusable as problem:
             return str(problem)
         rows = [row for later in names[1:3] for row in self._list_verdicts(names, later)]
@@ -262,6 +263,9 @@ class Bisection:
     def _write_outcome(self, section: dict, baseline: str) -> dict:
         """Write the outcome to the configuration file, and return the study's part of the configuration."""
         self._config["studies"][STUDY]["bisect"] = section
+        if self.metric == SECONDS:
+            # For the command that measures the releases again.
+            self._config |= {"repeats": LOOKS[0], "most_repeats": LOOKS[-1]}
         self.write_config(baseline)
         return configuration.select_study_config(configuration.load_config(self.file), STUDY)
 
@@ -272,9 +276,11 @@ class Bisection:
         return {}
 
     def _is_usable(self, release: str) -> bool:
-        if self.get_library_name(release) not in self._config["libraries"]:
-            return False
-        return not all(map(validity.list_faults, self._read_records(release).values()))
+        return self.get_library_name(release) in self._config["libraries"] and bool(self._list_usable_blocks(release))
+
+    def _list_usable_blocks(self, release: str) -> set[int]:
+        """Return the blocks with a valid record of a release."""
+        return {block for block, record in self._read_records(release).items() if not validity.list_faults(record)}
 
     def _read_records(self, release: str) -> dict[int, dict]:
         """Return the records of a release by block, excluding records of cells skipped because of a failed build."""
@@ -298,10 +304,11 @@ class Bisection:
             if (pair := (self.get_library_name(end), self.get_library_name(release))) in made
         ]
 
-    def _measure_releases(self, names: Sequence[str]) -> None:
+    def _measure_releases(self, names: Sequence[str], contenders: Sequence[str] = ()) -> None:
         """Measure releases that lack records.
 
-        If the metric is time, measure all of them unless there are enough blocks that measured all.
+        If the metric is time, measure all of them in blocks, until `contenders` have been compared with the first and
+        the last of `names`, or the maximum number of blocks is reached.
 
         Raises:
             Unusable: a release cannot be built.
@@ -312,25 +319,19 @@ class Bisection:
             if self.get_library_name(name) not in libraries:
                 libraries[self.get_library_name(name)] = self._build_entry(name)
         self._config["studies"][STUDY]["matrix"]["library"] = list(libraries)
-        timed = self.metric == SECONDS
-        self.write_config(*((names[0], names[-1]) if timed else self.of.names[:1]))
-        blocks = [set(self._read_records(name)) for name in names]
-        if timed:
-            due = names if len(set.intersection(*blocks)) < _REPEATS else []
-        else:
-            due = [name for name, of_name in zip(names, blocks, strict=True) if not of_name]
-        for name in due:
-            # Remove the result of an earlier failed build, which would be mistaken for the result of this attempt.
-            if self._read_environment(name).get("status") == "failed":
-                self._get_artefact_path(name).unlink()
-        stopped = self._run_workflow(due) if due else ""
-        self._measured |= bool(due)
-        for name in due:
-            environment = self._read_environment(name)
-            if environment.get("status") == "failed":
-                raise Unusable(f"{self.get_library_name(name)} cannot be built: {'; '.join(environment['reasons'])}")
-            if not self._read_records(name):
-                raise Problem(f"{self.get_library_name(name)} was not measured: {stopped}")
+        if self.metric != SECONDS:
+            self.write_config(*self.of.names[:1])
+            self._run_workflow([name for name in names if not self._read_records(name)])
+            return
+        for repeats in LOOKS:
+            self._config["repeats"] = repeats
+            self.write_config(names[0], names[-1])
+            usable = [self._list_usable_blocks(name) for name in names]
+            if len(set.intersection(*usable)) < repeats:
+                self._run_workflow(names)
+            rows = [verdict for name in contenders for verdict in self._list_verdicts(names, name)]
+            if not (needs_more_blocks(rows, self._whole) and all(map(self._is_usable, names))):
+                return
 
     def _build_entry(self, name: str) -> dict:
         """Return the configuration entry of a release's library, or of its second build."""
@@ -339,8 +340,20 @@ class Bisection:
             {} if name == release else {"copy": "again"}
         )
 
-    def _run_workflow(self, names: Sequence[str]) -> str:
-        """Run the workflow for releases; return its first error message, or its exit status if it printed none."""
+    def _run_workflow(self, names: Sequence[str]) -> None:
+        """Run the workflow for releases, if there are any.
+
+        Raises:
+            Unusable: a release cannot be built.
+            Problem: a release was not measured for another reason; the message contains the first error message of the
+                workflow, or its exit status if it printed none.
+        """
+        if not names:
+            return
+        for name in names:
+            # Remove the result of an earlier failed build, which would be mistaken for the result of this attempt.
+            if self._read_environment(name).get("status") == "failed":
+                self._get_artefact_path(name).unlink()
         only = f"library={','.join(map(self.get_library_name, names))}"
         command = build_command("sbench.cli", "run", self.file, "--only", only)
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/looks/1.json"]
@@ -350,4 +363,11 @@ class Bisection:
                 status = process.wait()
             words.seek(begin)
             problems = [line.partition("problem: ")[2].strip() for line in words if "problem: " in line]
-        return problems[0] if problems else f"the workflow ended with status {status}; see {self.log}"
+        stopped = problems[0] if problems else f"the workflow ended with status {status}; see {self.log}"
+        self._measured = True
+        for name in names:
+            environment = self._read_environment(name)
+            if environment.get("status") == "failed":
+                raise Unusable(f"{self.get_library_name(name)} cannot be built: {'; '.join(environment['reasons'])}")
+            if not self._read_records(name):
+                raise Problem(f"{self.get_library_name(name)} was not measured: {stopped}")

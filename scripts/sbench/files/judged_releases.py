@@ -1,20 +1,28 @@
 """Find the release that changed a metric by a binary search; times are compared by statistical tests."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from sbench.build.release_range import Unusable
 from sbench.design import records
 from sbench.measure import tables
 from sbench.measure.judging import build_verdicts_table
+from sbench.verdicts import MIN_BLOCKS
+from sbench.verdicts.looks import OPEN, list_looks
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 FIRST, LAST, NEITHER, UNDECIDED = "like the first", "like the last", "like neither", "undecided"
 # The difference between releases must be at least this multiple of that between two builds of the same release.
 _APART = 1.5
+# The maximum number of blocks of a step, and the numbers of complete blocks after which its releases are compared.
+_MOST_BLOCKS = 16
+LOOKS = list_looks(MIN_BLOCKS, _MOST_BLOCKS)
 Say = Callable[[str], object]
 # Keys: whether the time differs from that of the first release, and from that of the last.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
@@ -130,10 +138,26 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
     return ""
 
 
+def needs_more_blocks(rows: Sequence[dict], whole: float) -> bool:
+    """Return whether a step of a search needs more blocks.
+
+    It does while a comparison is undecided, unless the comparison's interval shows a ratio below half of the log ratio
+    between first and last release, so that its two releases are on the same side of the change.
+
+    Args:
+        rows: verdicts on the comparisons of the step.
+        whole: ratio of the last to the first release of the search; 1 if it is not known yet.
+    """
+    half = abs(math.log(whole)) / 2
+    within = [-half < math.log(row["ratio_low"]) and math.log(row["ratio_high"]) < half for row in rows]
+    return any(row["decision"] == OPEN and not is_small for row, is_small in zip(rows, within, strict=True))
+
+
 def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:
     """Compare the total time of libraries with the first and with the last of them.
 
-    The comparisons are a family for multiple testing; each uses the blocks that measured both libraries (METHOD 17).
+    The comparisons are a family for multiple testing, with a joint error rate over all looks (METHOD 5, 17). They use
+    the blocks that measured all of the libraries, so that each step of a search has an error rate of its own.
 
     Args:
         folder: results folder of a study whose cells differ only in the library.
@@ -153,8 +177,18 @@ def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]
     )
     runs, _ = tables.build_runs_and_samples(matrix, kept)
     compared = [{"factor": "library", "baseline": name} for name in (libraries[0], libraries[-1])]
-    rows = build_verdicts_table(matrix, runs, compared).to_dict("records")
+    rows = build_verdicts_table(matrix, _number_rounds(runs), compared).to_dict("records")
     return {(row["baseline"], row["contender"]): row for row in rows if row["metric"] == "total"}
+
+
+def _number_rounds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Select the blocks that contain all libraries, up to the last look, and number the looks after which they came."""
+    of_block = runs.groupby("repeat")["cell"].nunique()
+    runs = runs[runs["repeat"].map(of_block) == runs["cell"].nunique()]
+    complete = runs.groupby("repeat")["ok"].all()
+    before = runs["repeat"].map(complete.cumsum() - complete)
+    rounds = [bisect_right(LOOKS, blocks) + 1 for blocks in before]
+    return runs.assign(round=rounds, most_repeats=_MOST_BLOCKS)[before < _MOST_BLOCKS]
 
 
 def judge_last(verdict: dict) -> str:
