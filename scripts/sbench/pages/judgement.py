@@ -160,11 +160,13 @@ def count_needed_blocks(blocks: float, detectable_ratio: float, ratio: float = W
 
 
 def _describe_remedy(control: Mapping) -> str:
-    needed = count_needed_blocks(control["blocks"], control["detectable_ratio"])
+    needed = math.ceil(count_needed_blocks(control["blocks"], control["detectable_ratio"]))
+    # The control was missed, even if it is larger than the detectable ratio, so that more blocks are needed than now.
+    needed = max(needed, int(control["blocks"]) + 2)
     if needed > MOST_REPEATS:
         return words.fill("steadier")
     setting = "most_repeats" if "most_repeats" in control else "repeats"
-    return words.fill("more blocks", needed=math.ceil(needed), repeats=code(setting))
+    return words.fill("more blocks", needed=needed, repeats=code(setting))
 
 
 def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
