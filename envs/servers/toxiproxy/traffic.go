@@ -27,13 +27,15 @@ type exchange struct {
 	End        float64 `json:"end"`
 }
 
-// A connection has one exchange at a time; head is what came of its answer's head.
+// A connection has one exchange at a time; head is what came of its answer's head, and left is how many bytes of its
+// request's body are yet to come.
 type connection struct {
 	number int
 	opened time.Time
 	now    *exchange
 	head   []byte
 	inBody bool
+	left   int64
 }
 
 // A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read. Of the
@@ -92,9 +94,14 @@ func (r *recorder) connect() *connection {
 }
 
 func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
-	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(chunk.Data)))
 	r.Lock()
 	defer r.Unlock()
+	// A client does not send the body of a request that was refused after its head (Expect: 100-continue).
+	if c.left > 0 && (c.now.Status == "" || c.now.Status[0] == '2') {
+		c.left -= int64(len(chunk.Data))
+		return
+	}
+	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(chunk.Data)))
 	if err != nil {
 		// The rest of a body belongs to the request before it.
 		if c.now == nil || c.now.Method == http.MethodGet || c.now.Method == http.MethodHead {
@@ -109,6 +116,8 @@ func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 	}
 	c.now = &exchange{c.number, request.Method, request.URL.Path, wanted, "", 0, begin, 0, 0}
 	c.head, c.inBody = nil, false
+	head := bytes.Index(chunk.Data, []byte("\r\n\r\n")) + 4
+	c.left = request.ContentLength - int64(len(chunk.Data)-head)
 	r.Exchanges = append(r.Exchanges, c.now)
 }
 
@@ -123,6 +132,14 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 	if !c.inBody {
 		c.head = append(c.head, chunk.Data...)
 		end := bytes.Index(c.head, []byte("\r\n\r\n"))
+		// An interim answer, such as 100 Continue, precedes the answer.
+		for end >= 0 && bytes.HasPrefix(c.head, []byte("HTTP/1.1 1")) {
+			c.head = c.head[end+4:]
+			end = bytes.Index(c.head, []byte("\r\n\r\n"))
+		}
+		if len(c.head) == 0 {
+			return
+		}
 		body = len(c.head) - end - 4
 		if fields := bytes.Fields(c.head[:min(len(c.head), 64)]); len(fields) > 1 {
 			c.now.Status = string(fields[1])

@@ -12,6 +12,7 @@ from sbench.probe.program import Problem, run_main
 FIRST = {
     "run": "measure a configuration, and make its pages",
     "look": "list the contents of HDF5 files, and the consequences for reading",
+    "count": "count the S3 requests of any program",
     "advise": "find the fastest way to read files, and measure it",
     "fit": "decide whether a volume keeps a latency limit",
     "compare": "compare runs, archives and baselines",
@@ -27,7 +28,7 @@ OTHERS = {
     "export": "write all observations of a run as a long table",
 }
 # Subcommands that write no files to the working directory.
-_PRINTING = ("look", "plan", "check")
+_PRINTING = ("look", "count", "plan", "check")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -48,6 +48,7 @@ class Parser(argparse.ArgumentParser):
         """Parse the arguments.
 
         Arguments after -- are stored in `after` if the subcommand accepts them, and are otherwise positional.
+        `called_from` is the directory from which sbench was called.
         """
         if "--" in argv:
             place = argv.index("--")
@@ -58,7 +59,7 @@ class Parser(argparse.ArgumentParser):
             else:
                 self.after = behind
         given = self.parse_intermixed_args(argv)
-        given.after = self.after
+        given.after, given.called_from = self.after, self.called_from
         for name, default in self._defaults.items():
             setattr(given, name, getattr(given, name) or default)
         return given

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Up to this number of objects, their versions are requested individually instead of from a listing.
 _FEW = 10
+# The ETag of files that were not uploaded, for clients that require one.
+_NO_ETAG = "0" * 32
 
 
 class S3(ObjectStore):
@@ -49,15 +51,24 @@ class S3(ObjectStore):
         return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": region, "BUCKET_NAME": self.spec["bucket"]}
 
     def create_server(self, binaries: dict, folder: Path) -> Server:
-        """Describe a versitygw server for `folder`, whose subfolders are the buckets."""
+        """Describe a versitygw server for `folder`, whose subfolders are the buckets.
+
+        The setting `sidecar` is a folder for the metadata of objects, instead of attributes of their files. Links to
+        folders are then buckets, too.
+        """
         keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
         counter = StatsD()
+        sidecar = (
+            ["--sidecar", self.spec["sidecar"], "--bucketlinks", "--default-etag", _NO_ETAG]
+            if "sidecar" in self.spec
+            else []
+        )
 
         def command(port: int) -> list[str]:
             return [
                 *(binaries["versitygw"], "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"),
                 *("--metrics-statsd-servers", counter.address, "--metrics-service-name", "store"),
-                *("posix", str(folder)),
+                *("posix", *sidecar, str(folder)),
             ]
 
         env = {"ROOT_ACCESS_KEY": keys["access_key"], "ROOT_SECRET_KEY": keys["secret_key"]}

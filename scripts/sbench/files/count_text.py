@@ -1,0 +1,99 @@
+"""Report the requests of a program as text and JSON."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sbench.files import ranges
+from sbench.files.count import Count, Query, estimate_seconds, get_network, list_method_counts
+from sbench.probe import sizes
+from sbench.probe.program import write_json
+from sbench.stores import network as networks
+
+_NO_REQUESTS = (
+    "no request reached the server; the client may not read AWS_ENDPOINT_URL (docs/count.md lists the variable of each"
+    " client), or the program may read local files"
+)
+
+
+def report(count: Count, query: Query, top: int, path: str = "") -> None:
+    """Print the report to standard error, because standard output belongs to the program; write JSON to `path`."""
+    print(*format_count(count, query, top), sep="\n", file=sys.stderr)
+    if path:
+        write_json(Path(path), build_json(count, query))
+
+
+def build_json(count: Count, query: Query) -> dict:
+    """Return the counts as a JSON object, with the command and each request."""
+    totals = ranges.add_totals(count.objects.values())
+    return {
+        "command": list(query.command),
+        "status": count.status,
+        "seconds": count.seconds,
+        "requests": list_method_counts(count.passed),
+        "connections": count.passed["connections"],
+        "network": dict(query.network),
+        "gets": totals._asdict(),
+        "objects": {name: of._asdict() for name, of in count.objects.items()},
+        "exchanges": count.passed["exchanges"],
+    }
+
+
+def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
+    """Yield the lines of the report; `top` is the number of objects to list."""
+    methods = list_method_counts(count.passed)
+    if not methods:
+        yield _NO_REQUESTS
+        return
+    number = sum(of["count"] for of in methods.values())
+    failed = sum(of["failed"] for of in methods.values())
+    parts = ", ".join(f"{of['count']:,} {method}" for method, of in methods.items())
+    connections = sizes.format_count(count.passed["connections"], "connection")
+    yield f"{sizes.format_count(number, 'request')}: {parts}{f'; {failed:,} failed' if failed else ''}; {connections}"
+    if number != count.counted + count.passed["unread"]:
+        yield f"the server counted {count.counted:,} requests: some were aborted, or cannot be counted"
+    totals = ranges.add_totals(count.objects.values())
+    if totals.requests:
+        yield from _format_totals(totals, count, query)
+    yield _format_times(count, query)
+    yield from _format_objects(count, top)
+
+
+def _format_totals(totals: ranges.Totals, count: Count, query: Query) -> Iterator[str]:
+    sent, distinct = sizes.format_size(totals.sent), sizes.format_size(totals.distinct)
+    times = f", ×{totals.sent / totals.distinct:.3g}" if totals.sent > totals.distinct else ""
+    yield f"{sent} sent in {sizes.format_count(totals.requests, 'GET')}, {distinct} of them distinct{times}"
+    if totals.repeated:
+        yield f"{sizes.format_count(totals.repeated, 'GET')} fetched only bytes that earlier ones had fetched"
+    if totals.runs < totals.requests - totals.repeated:
+        runs, gap = sizes.format_count(totals.runs, "request"), sizes.format_size(count.gap)
+        yield (
+            f"{runs} would fetch the same, if ranges up to {gap} apart were merged"
+            f" ({_format_network(query)} transfer this in a round trip)"
+        )
+
+
+def _format_times(count: Count, query: Query) -> str:
+    rows = count.passed["exchanges"]
+    spans = ranges.merge_ranges((row["begin"], row["end"]) for row in rows if row["end"])
+    busy = sum(end - begin for begin, end in spans)
+    at_once = networks.compute_in_flight(count.passed)["in_flight"] or 0
+    emulated = "" if query.network else f"; at {_format_network(query)} about {estimate_seconds(count, query):.3g} s"
+    return f"{busy:.3g} s of {count.seconds:.3g} s with requests in flight, {at_once:.2g} on average{emulated}"
+
+
+def _format_network(query: Query) -> str:
+    latency_ms, rate = get_network(query.network)
+    return f"{latency_ms:g} ms and {rate:g} MiB/s"
+
+
+def _format_objects(count: Count, top: int) -> Iterator[str]:
+    by_size = sorted(count.objects.items(), key=lambda item: (-item[1].sent, -item[1].requests))
+    shown = [(name, of) for name, of in by_size if of.requests][:top]
+    if shown:
+        yield f"{'GETs':>8} {'sent':>12} {'distinct':>12} {'merged':>8}  object"
+    for name, of in shown:
+        sent, distinct = sizes.format_size(of.sent), sizes.format_size(of.distinct)
+        yield f"{of.requests:8,} {sent:>12} {distinct:>12} {of.runs:8,}  {name}"
+    if (left := sum(bool(of.requests) for _, of in by_size) - len(shown)) > 0:
+        yield f"… and {sizes.format_count(left, 'more object')}; --top {len(shown) + left} lists all"

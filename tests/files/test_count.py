@@ -1,0 +1,250 @@
+"""Counting the requests of any program: byte ranges, a real server with real clients, and what a user may do wrong."""
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, artefact
+
+from sbench.files import ranges
+from sbench.files.count import name_bucket
+from sbench.files.ranges import Totals
+
+WORDS = "import boto3, os, sys\ns3, bucket = boto3.client('s3'), os.environ['SBENCH_BUCKET']\n"
+GET = "s3.get_object(Bucket=bucket, Key={!r}, Range='bytes={}')['Body'].read()"
+
+
+def row(span: str, size: int, method: str = "GET", status: str = "206") -> dict:
+    return {"method": method, "range": f"bytes={span}" if span else "", "bytes": size, "status": status}
+
+
+def count(folder: Path, *words: object, code: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess:
+    """Run `sbench count` with these arguments, and a Python program if there is code."""
+    command = [ROOT / "sbench", "count", *words, *(["--", sys.executable, "-c", WORDS + code] if code else [])]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd or folder, check=False, timeout=120)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "my data ü"
+    (folder / "sub #1").mkdir(parents=True)
+    (folder / "a.bin").write_bytes(bytes(range(250)) * 4)
+    (folder / "sub #1/b ü.bin").write_bytes(b"b" * 100)
+    return folder
+
+
+def test_repeated_and_distinct_bytes_are_those_of_sets():
+    chance = random.Random(1)
+    for _ in range(500):
+        given = [(low := chance.randrange(50), low + chance.randrange(1, 12)) for _ in range(chance.randrange(1, 15))]
+        covered, repeated = set(), 0
+        for low, high in given:
+            repeated += covered >= {*range(low, high)}
+            covered |= {*range(low, high)}
+        assert ranges.count_repeated(given) == repeated
+        assert sum(high - low for low, high in ranges.merge_ranges(given)) == len(covered)
+
+
+@pytest.mark.parametrize(
+    "request_, size, found",
+    [
+        (row("10-19", 10), 100, (10, 20)),
+        (row("10-19", 4), 100, (10, 14)),  # aborted
+        (row("90-", 10), 100, (90, 100)),
+        (row("-8", 8), 100, (92, 100)),
+        (row("-8", 8), None, None),
+        (row("", 100, status="200"), None, (0, 100)),
+        (row("0-9,20-29", 20), 100, None),
+        (row("10-19", 0), 100, None),
+        (row("10-19", 10, status="503"), 100, None),
+        (row("", 10, "PUT", "200"), 100, None),
+    ],
+)
+def test_the_range_of_a_request(request_: dict, size: int | None, found: tuple | None):
+    assert ranges.find_range(request_, size) == found
+
+
+def test_neighbouring_ranges_are_merged_up_to_a_gap():
+    rows = [row(f"{low}-{low + 9}", 10) for low in (0, 10, 25, 100)]
+    merged = {gap: ranges.summarise_object(rows, 200, gap).runs for gap in (0, 4, 5, 64, 65)}
+    assert merged == {0: 3, 4: 3, 5: 2, 64: 2, 65: 1}
+    assert ranges.add_totals([]) == Totals(0, 0, 0, 0, 0)
+    assert ranges.add_totals([Totals(1, 2, 3, 4, 5), Totals(1, 1, 1, 1, 1)]) == Totals(2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    "folder, name",
+    [
+        *(("data", "data"), ("My Data.zarr", "my-data-zarr"), ("ü", "data"), ("a", "a-data")),
+        *(("x" * 80, "x" * 63), ("_a_b_", "a-b")),
+    ],
+)
+def test_a_bucket_has_a_valid_name(tmp_path: Path, folder: str, name: str):
+    assert name_bucket(tmp_path / folder) == name
+
+
+def test_requests_bytes_and_connections_are_those_that_were_made(data: Path, tmp_path: Path):
+    reads = itertools.product(("a.bin", "sub #1/b ü.bin"), ("0-49", "50-99", "0-49", "-20"))
+    code = "\n".join(GET.format(*read) for read in reads)
+    code += (
+        "\nkeys = [found['Key'] for found in s3.list_objects_v2(Bucket=bucket)['Contents']]\nprint(keys)\nsys.exit(7)"
+    )
+    done = count(tmp_path, data, "--json", "counts.json", code=code)
+    assert (done.returncode, done.stdout) == (7, "['a.bin', 'sub #1/b ü.bin']\n"), done.stderr
+    made = json.loads((tmp_path / "counts.json").read_text())
+    assert made["requests"] == {
+        "GET": {"count": 8, "failed": 0, "bytes": 340},
+        "LIST": {"count": 1, "failed": 0, "bytes": made["requests"]["LIST"]["bytes"]},
+    }
+    gets = {"requests": 8, "sent": 340, "distinct": 220, "repeated": 3, "runs": 2}
+    assert (made["connections"], made["gets"]) == (1, gets)
+    assert made["objects"]["my-data/sub #1/b ü.bin"] == {
+        "requests": 4, "sent": 170, "distinct": 100, "repeated": 2, "runs": 1
+    }  # fmt: skip
+    assert "9 requests: 8 GET, 1 LIST; 1 connection" in done.stderr
+    assert "340 B sent in 8 GETs, 220 B of them distinct, ×1.55" in done.stderr
+
+
+def test_requests_of_child_processes_count(data: Path, tmp_path: Path):
+    child = WORDS + GET.format("a.bin", "0-9")
+    code = f"import subprocess\nfor _ in range(3): subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    done = count(tmp_path, data, code=code)
+    assert "3 requests: 3 GET; 3 connections" in done.stderr, done.stderr
+
+
+UPLOADS = """
+s3.put_object(Bucket=bucket, Key="new/c.bin", Body=b"c")
+s3.put_object(Bucket=bucket, Key="a.bin", Body=b"other", Metadata={"a": "b"})
+s3.delete_object(Bucket=bucket, Key="sub #1/b ü.bin")
+s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "a.bin"})
+print(s3.get_object(Bucket=bucket, Key="a.bin")["Body"].read().decode(), "".join(os.listdir()))
+"""
+
+
+def describe(folder: Path) -> dict[str, tuple]:
+    """Return what a folder has: contents, times and attributes of its files."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns, os.listxattr(path))
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_uploads_reach_a_scratch_copy_unless_they_are_asked_for(data: Path, tmp_path: Path):
+    before = describe(data)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/work").touch()
+    done = count(tmp_path, data, code=UPLOADS, cwd=tmp_path / "here")
+    assert (done.returncode, done.stdout) == (0, "other work\n"), done.stderr
+    assert "5 requests: 1 DELETE, 1 GET, 3 PUT" in done.stderr
+    assert "failed" not in done.stderr
+    assert describe(data) == before
+    done = count(tmp_path, data, "--in-place", code=UPLOADS)
+    assert done.returncode == 0, done.stderr
+    assert {name: content for name, (content, *_) in describe(data).items()} == {
+        **dict.fromkeys(("a.bin", "copy"), b"other"),
+        "new/c.bin": b"c",
+    }
+
+
+def test_the_emulated_network_delays_each_request(data: Path, tmp_path: Path):
+    code = "import time\nbegan = time.time()\n" + "\n".join([GET.format("a.bin", "0-9")] * 5)
+    code += "\nprint(time.time() - began)"
+    done = count(tmp_path, data, "--latency", "50", code=code)
+    assert float(done.stdout) > 0.25
+
+
+def test_without_requests_a_line_names_the_usual_cause(data: Path, tmp_path: Path):
+    done = count(tmp_path, data, "--", "true")
+    assert done.returncode == 0
+    assert done.stderr.startswith("no request reached the server; the client may not read AWS_ENDPOINT_URL")
+    assert count(tmp_path, data, "--require", "--", "true").returncode == 3
+    assert count(tmp_path, "--require", "--", "false").returncode == 1
+
+
+# Programs of each client that name no endpoint, and the requests that they make.
+CLIENTS = {
+    "s3fs": ("import s3fs\nprint(len(s3fs.S3FileSystem().cat(f'{bucket}/a.bin')))", "2 requests: 1 GET, 1 HEAD"),
+    "fsspec": (
+        "import fsspec\nprint(len(fsspec.open(f's3://{bucket}/a.bin').open().read()))",
+        "2 requests: 1 GET, 1 HEAD",
+    ),
+    "obstore": (
+        "import obstore\nfrom obstore.store import S3Store\nprint(len(obstore.get(S3Store(bucket), 'a.bin').bytes()))",
+        "1 request: 1 GET",
+    ),
+    "zarr": (
+        "import zarr\narray = zarr.create_array(f's3://{bucket}/z', shape=(8,), chunks=(4,), dtype='i1')\n"
+        "array[:] = 1\nprint(1000 * int(array[1]))",
+        " PUT; ",
+    ),
+    "pyarrow": (
+        "from pyarrow.fs import FileSystem\nsystem, path = FileSystem.from_uri(f's3://{bucket}/a.bin')\n"
+        "print(len(system.open_input_file(path).readall()))",
+        " 1 GET, ",
+    ),
+    "remfile": (
+        "import remfile\nprint(len(remfile.File(os.environ['SBENCH_URL'] + '/a.bin').read(1000)))",
+        " GET; ",
+    ),
+    "ros3": (
+        "import h5py\nprint(h5py.File(f's3://{bucket}/a.h5', driver='ros3')['x'].size)",
+        "2 requests: 1 GET, 1 HEAD",
+    ),
+    "h5coro": (
+        "from h5coro import h5coro, s3driver\nfile = h5coro.H5Coro(f'{bucket}/a.h5', s3driver.S3Driver)\n"
+        "print(file.readDatasets(['x'], block=True)['x'].size)",
+        "2 requests: 2 GET; 1 connection",
+    ),
+    "icechunk": (
+        "import icechunk\nplace = icechunk.s3_storage(bucket=bucket, prefix='ice', from_env=True)\n"
+        "icechunk.Repository.create(place)\nprint(1000)",
+        " PUT; ",
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_finds_the_server_by_its_environment(client: str, data: Path, tmp_path: Path, with_readers: Path):
+    with h5py.File(data / "a.h5", "w") as file:
+        file["x"] = np.zeros(1000)
+    python = artefact(with_readers / "readers.json")["python"]
+    code, line = CLIENTS[client]
+    words = f"import os\nbucket = os.environ['SBENCH_BUCKET']\n{code}"
+    done = count(tmp_path, data, "--anonymous", "--", python, "-c", words)
+    assert (done.returncode, done.stdout.strip()) == (0, "1000"), done.stderr
+    assert line in done.stderr.splitlines()[0]
+
+
+def test_without_the_option_a_request_needs_the_key(data: Path, tmp_path: Path):
+    code = (
+        "import urllib.request, urllib.error\n"
+        "try: urllib.request.urlopen(os.environ['SBENCH_URL'] + '/a.bin')\n"
+        "except urllib.error.HTTPError as error: print(error.code)"
+    )
+    assert count(tmp_path, data, code=code).stdout == "403\n"
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (["absent", "--", "true"], "absent must be a folder, which is served as a bucket; name an existing folder"),
+        (["--", "no-such-command"], "the command no-such-command was not found in PATH"),
+        (["--", "./absent"], "the command ./absent cannot be started: No such file or directory"),
+        ([], "count needs a program to run; write it after --, such as: sbench count data -- python script.py"),
+        (["--bucket", "A=.", "--", "true"], "--bucket must be NAME=FOLDER, with a name of 3 to 63"),
+        (["--bucket", "same=.", "--bucket", "same=.", "--", "true"], "two folders have the bucket name same"),
+        (["--latency", "-1", "--", "true"], "--latency must be between 0 and 60,000 (got -1)"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, words: list[str], line: str):
+    done = count(tmp_path, *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert line in done.stderr
