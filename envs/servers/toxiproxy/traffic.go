@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,28 +16,34 @@ import (
 // What passes the proxy is recorded in both directions. Clients do not pipeline: what comes down between two requests of
 // a connection is the answer to the first.
 
-// An exchange is a request and its answer; times are in seconds since the last reset.
+// An exchange is a request and its answer; times are in seconds since the last reset. Of the query it has the names
+// alone, since values may be signatures.
 type exchange struct {
-	Connection int     `json:"connection"`
-	Method     string  `json:"method"`
-	Path       string  `json:"path"`
-	Range      string  `json:"range"`
-	Status     string  `json:"status"`
-	Bytes      int     `json:"bytes"`
-	Begin      float64 `json:"begin"`
-	First      float64 `json:"first"`
-	End        float64 `json:"end"`
+	Connection   int     `json:"connection"`
+	Method       string  `json:"method"`
+	Path         string  `json:"path"`
+	Range        string  `json:"range"`
+	Status       string  `json:"status"`
+	Bytes        int     `json:"bytes"`
+	Begin        float64 `json:"begin"`
+	First        float64 `json:"first"`
+	End          float64 `json:"end"`
+	Query        string  `json:"query"`
+	Uploaded     int64   `json:"uploaded"`
+	ContentRange string  `json:"content_range"`
 }
 
-// A connection has one exchange at a time; head is what came of its answer's head, and left is how many bytes of its
-// request's body are yet to come.
+// A connection has one exchange at a time; asked is what came of its request's head, head of its answer's, and left is
+// how many bytes of the request's body are yet to come, if that is known before its end.
 type connection struct {
-	number int
-	opened time.Time
-	now    *exchange
-	head   []byte
-	inBody bool
-	left   int64
+	number  int
+	opened  time.Time
+	now     *exchange
+	asked   []byte
+	head    []byte
+	inBody  bool
+	left    int64
+	chunked bool
 }
 
 // A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read. Of the
@@ -101,7 +109,16 @@ func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 		c.left -= int64(len(chunk.Data))
 		return
 	}
-	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(chunk.Data)))
+	if c.chunked && c.now.Status == "" {
+		return
+	}
+	data := append(c.asked, chunk.Data...)
+	end := bytes.Index(data, []byte("\r\n\r\n"))
+	if c.asked = nil; end < 0 && begins(data) && len(data) < largestHead {
+		c.asked = data
+		return
+	}
+	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(data)))
 	if err != nil {
 		// The rest of a body belongs to the request before it.
 		if c.now == nil || c.now.Method == http.MethodGet || c.now.Method == http.MethodHead {
@@ -114,11 +131,34 @@ func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 	if wanted == "" {
 		wanted = request.Header.Get("x-ms-range")
 	}
-	c.now = &exchange{c.number, request.Method, request.URL.Path, wanted, "", 0, begin, 0, 0}
-	c.head, c.inBody = nil, false
-	head := bytes.Index(chunk.Data, []byte("\r\n\r\n")) + 4
-	c.left = request.ContentLength - int64(len(chunk.Data)-head)
+	var names []string
+	for name := range request.URL.Query() {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	c.now = &exchange{
+		Connection: c.number, Method: request.Method, Path: request.URL.Path, Range: wanted, Begin: begin,
+		Query: strings.Join(names, " "), Uploaded: max(0, request.ContentLength),
+	}
+	c.head, c.inBody, c.chunked = nil, false, request.ContentLength < 0
+	c.left = request.ContentLength - int64(len(data)-end-4)
 	r.Exchanges = append(r.Exchanges, c.now)
+}
+
+// largestHead is as many bytes as servers accept.
+const largestHead = 1 << 20
+
+// begins says whether a request may begin like this: with a method in capitals and a space.
+func begins(data []byte) bool {
+	for place, letter := range data[:min(len(data), 8)] {
+		if letter == ' ' {
+			return place > 2
+		}
+		if letter < 'A' || letter > 'Z' {
+			return false
+		}
+	}
+	return len(data) < 8
 }
 
 func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
@@ -146,6 +186,9 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 		}
 		if c.inBody = end >= 0; !c.inBody {
 			body = 0
+		} else if _, rest, is := bytes.Cut(c.head[:end+2], []byte("\r\nContent-Range: ")); is {
+			held, _, _ := bytes.Cut(rest, []byte("\r\n"))
+			c.now.ContentRange = string(held)
 		}
 	}
 	if c.now.First == 0 {

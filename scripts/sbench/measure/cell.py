@@ -259,7 +259,7 @@ def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
     if path.exists() or passed["unread"]:
         return
     with replace_file(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, ["repeat", *EXCHANGE])
+        table = csv.DictWriter(file, ["repeat", *EXCHANGE], extrasaction="ignore")
         table.writeheader()
         table.writerows({"repeat": arguments.repeat, **exchange} for exchange in passed["exchanges"])
 

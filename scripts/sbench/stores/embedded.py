@@ -279,7 +279,9 @@ class Proxy:
             injected: number of injected faults.
             sent: bytes sent to clients, including headers.
             unread: number of request fragments that could not be parsed; 0 unless clients pipeline requests.
-            exchanges: the fields `EXCHANGE` of each request, ordered by `begin`. `bytes` excludes headers. `begin`,
+            exchanges: the fields `EXCHANGE` of each request, ordered by `begin`, and `query` (the names of its query
+                parameters), `uploaded` (bytes of its body) and `content_range` (of its response). `bytes` excludes
+                headers. `begin`,
                 `first` and `end` are the times of the start of the request and of the first and last byte of its
                 response, in seconds since the reset.
         """
