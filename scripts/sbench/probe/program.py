@@ -265,6 +265,9 @@ def replace_file(path: Path | str) -> Iterator[Path]:
         Problem: a system error occurred, such as a read-only directory or a full disk.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        # It would replace a device such as /dev/null.
+        raise Problem(f"{path} cannot be written: it is not a regular file; name another file")
     with _make_part(path) as part:
         yield part
         sync_path(part)
