@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import random
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +16,16 @@ import pytest
 from conftest import ROOT, artefact
 
 from sbench.files import ranges
-from sbench.files.count import name_bucket
+from sbench.files.buckets import name_bucket
 from sbench.files.ranges import Totals
 
 WORDS = "import boto3, os, sys\ns3, bucket = boto3.client('s3'), os.environ['SBENCH_BUCKET']\n"
 GET = "s3.get_object(Bucket=bucket, Key={!r}, Range='bytes={}')['Body'].read()"
 
 
-def row(span: str, size: int, method: str = "GET", status: str = "206") -> dict:
-    return {"method": method, "range": f"bytes={span}" if span else "", "bytes": size, "status": status}
+def row(held: str, size: int, method: str = "GET", status: str = "206", query: str = "") -> dict:
+    place = f"bytes {held}/1000" if held else ""
+    return {"method": method, "content_range": place, "bytes": size, "status": status, "query": query}
 
 
 def count(folder: Path, *words: object, code: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess:
@@ -53,27 +56,37 @@ def test_repeated_and_distinct_bytes_are_those_of_sets():
 
 
 @pytest.mark.parametrize(
-    "request_, size, found",
+    "request_, found",
     [
-        (row("10-19", 10), 100, (10, 20)),
-        (row("10-19", 4), 100, (10, 14)),  # aborted
-        (row("90-", 10), 100, (90, 100)),
-        (row("-8", 8), 100, (92, 100)),
-        (row("-8", 8), None, None),
-        (row("", 100, status="200"), None, (0, 100)),
-        (row("0-9,20-29", 20), 100, None),
-        (row("10-19", 0), 100, None),
-        (row("10-19", 10, status="503"), 100, None),
-        (row("", 10, "PUT", "200"), 100, None),
+        (row("10-19", 10), (10, 20)),
+        (row("10-19", 4), (10, 14)),  # aborted
+        (row("", 100, status="200"), (0, 100)),
+        (row("", 20), None),  # several ranges in one response
     ],
 )
-def test_the_range_of_a_request(request_: dict, size: int | None, found: tuple | None):
-    assert ranges.find_range(request_, size) == found
+def test_the_range_of_a_response(request_: dict, found: tuple | None):
+    assert ranges.find_range(request_) == found
+
+
+@pytest.mark.parametrize(
+    "request_, expected",
+    [
+        (row("10-19", 10), True),
+        (row("10-19", 10, query="X-Amz-Date X-Amz-Signature versionId x-id"), True),
+        (row("", 10, status="200", query="tagging"), False),
+        (row("", 10, status="200", query="uploadId"), False),
+        (row("10-19", 0), False),
+        (row("", 10, status="503"), False),
+        (row("", 10, "PUT", "200"), False),
+    ],
+)
+def test_a_read_fetches_bytes_of_an_object(request_: dict, expected: bool):
+    assert ranges.is_read(request_) is expected
 
 
 def test_neighbouring_ranges_are_merged_up_to_a_gap():
     rows = [row(f"{low}-{low + 9}", 10) for low in (0, 10, 25, 100)]
-    merged = {gap: ranges.summarise_object(rows, 200, gap).runs for gap in (0, 4, 5, 64, 65)}
+    merged = {gap: ranges.summarise_object(rows, gap).runs for gap in (0, 4, 5, 64, 65)}
     assert merged == {0: 3, 4: 3, 5: 2, 64: 2, 65: 1}
     assert ranges.add_totals([]) == Totals(0, 0, 0, 0, 0)
     assert ranges.add_totals([Totals(1, 2, 3, 4, 5), Totals(1, 1, 1, 1, 1)]) == Totals(2, 3, 4, 5, 6)
@@ -166,7 +179,112 @@ def test_without_requests_a_line_names_the_usual_cause(data: Path, tmp_path: Pat
     assert done.returncode == 0
     assert done.stderr.startswith("no request reached the server; the client may not read AWS_ENDPOINT_URL")
     assert count(tmp_path, data, "--require", "--", "true").returncode == 3
-    assert count(tmp_path, "--require", "--", "false").returncode == 1
+    done = count(tmp_path, "--require", "--", "false")
+    assert (done.returncode, done.stderr) == (1, "the program ended with status 1\n")
+
+
+def test_what_is_not_data_of_an_object_is_not_counted_as_such(data: Path, tmp_path: Path):
+    (data / "a%20b").write_bytes(b"percent")
+    (data / "a b").write_bytes(b"blank")
+    code = """
+import io
+from boto3.s3.transfer import TransferConfig
+s3.put_object_tagging(Bucket=bucket, Key='a.bin', Tagging={'TagSet': [{'Key': 'k', 'Value': 'v'}]})
+s3.get_object_tagging(Bucket=bucket, Key='a.bin')
+s3.get_bucket_location(Bucket=bucket), s3.list_buckets(), s3.list_objects_v2(Bucket=bucket, Prefix='a')
+config = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20)
+s3.upload_fileobj(io.BytesIO(b'GET /x HTTP/1.1\\r\\n\\r\\n' * 600_000), bucket, 'large', Config=config)
+print(*(s3.get_object(Bucket=bucket, Key=key)['Body'].read().decode() for key in ('a b', 'a%20b')))
+"""
+    done = count(tmp_path, data, "--json", "counts.json", code=code)
+    assert (done.returncode, done.stdout) == (0, "blank percent\n"), done.stderr
+    made = json.loads((tmp_path / "counts.json").read_text())
+    assert {method: of["count"] for method, of in made["requests"].items()} == {
+        "GET": 4,
+        "LIST": 2,
+        "POST": 2,
+        "PUT": 4,
+    }
+    reads = {name: of["sent"] for name, of in made["objects"].items() if of["requests"]}
+    assert reads == {"my-data/a b": 5, "my-data/a%20b": 7}
+    assert "10.87 MiB uploaded" in done.stderr
+    assert "server counted" not in done.stderr
+
+
+RAW = """
+import socket, time, urllib.parse
+def ask(*parts):
+    for part in parts:
+        connection.sendall(part)
+        time.sleep(0.1)
+    head, _, body = connection.makefile('rb').peek(1 << 20).partition(b'\\r\\n\\r\\n')
+    print(head.split()[1].decode(), len(body))
+connection = socket.create_connection(urllib.parse.urlsplit(os.environ['SBENCH_URL']).netloc.split(':'))
+head = f'GET /{bucket}/a.bin HTTP/1.1\\r\\nHost: x\\r\\n'.encode()
+"""
+
+
+def test_a_head_in_two_pieces_and_ranges_as_the_server_answers_them(data: Path, tmp_path: Path):
+    asked = ["head + b'\\r\\n'", "head[:9], head[9:] + b'Range: bytes=-10\\r\\n\\r\\n'"]
+    asked.append("head + b'Range: bytes=5-2\\r\\n\\r\\n'")
+    code = RAW + "\n".join(f"ask({parts})" for parts in asked)
+    done = count(tmp_path, "--anonymous", data, "--json", "counts.json", code=code)
+    assert done.stdout.split()[::2] == ["200", "206", "200"], done.stderr
+    gets = json.loads((tmp_path / "counts.json").read_text())["gets"]
+    assert gets == {"requests": 3, "sent": 2010, "distinct": 1000, "repeated": 2, "runs": 1}
+
+
+def test_links_pipes_and_loops_do_not_stop_or_hang_it(data: Path, tmp_path: Path):
+    os.mkfifo(data / "pipe")
+    (data / "broken").symlink_to("nowhere")
+    (data / "itself").symlink_to("itself")
+    (data / "zero").symlink_to("/dev/zero")
+    (data / "up").symlink_to("..")
+    (data / "linked").symlink_to("a.bin")
+    (tmp_path / "tmp").mkdir()
+    code = "print([found['Key'] for found in s3.list_objects_v2(Bucket=bucket)['Contents']])"
+    done = count(tmp_path, data, code=code)
+    assert done.stdout == "['a.bin', 'linked', 'sub #1/b ü.bin']\n", done.stderr
+    assert f"4 files of {data} left out, neither file nor folder, such as {data}/broken" in done.stderr
+
+
+def test_a_signal_reaches_the_program_and_the_scratch_copy_is_removed(data: Path, tmp_path: Path):
+    (tmp_path / "tmp").mkdir()
+    code = "import time\nprint(1, flush=True)\ntime.sleep(60)"
+    command = [
+        ROOT / "sbench",
+        "count",
+        data,
+        "--",
+        sys.executable,
+        "-c",
+        WORDS + GET.format("a.bin", "0-9") + "\n" + code,
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path / "tmp")}, **pipes) as process:
+        assert process.stdout.readline() == "1\n"
+        assert list((tmp_path / "tmp").iterdir())
+        process.terminate()
+        _, words = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert words.startswith("1 request: 1 GET; 1 connection")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_users_settings_do_not_lead_the_program_elsewhere(data: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "absent")
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    code = GET.format("a.bin", "0-9") + "\nprint(os.environ['NO_PROXY'], 'AWS_PROFILE' in os.environ)"
+    done = count(tmp_path, "--anonymous", data, code=code)
+    assert done.stdout == "example.org,127.0.0.1 False\n", done.stderr
+
+
+def test_the_program_has_the_open_files_and_the_input_of_its_caller(data: Path, tmp_path: Path):
+    command = f"echo in | {ROOT}/sbench count {shlex.quote(str(data))} -- sh -c 'cat; cat /dev/fd/9' 9<<<descriptor"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == "in\ndescriptor\n", done.stderr
 
 
 # Programs of each client that name no endpoint, and the requests that they make.
@@ -241,7 +359,13 @@ def test_without_the_option_a_request_needs_the_key(data: Path, tmp_path: Path):
         ([], "count needs a program to run; write it after --, such as: sbench count data -- python script.py"),
         (["--bucket", "A=.", "--", "true"], "--bucket must be NAME=FOLDER, with a name of 3 to 63"),
         (["--bucket", "same=.", "--bucket", "same=.", "--", "true"], "two folders have the bucket name same"),
-        (["--latency", "-1", "--", "true"], "--latency must be between 0 and 60,000 (got -1)"),
+        (["--latency=-1", "--", "true"], "--latency must be between 0 and 60,000 ms (got -1)"),
+        (["--latency=0.5", "--", "true"], "argument --latency: invalid int value: '0.5'"),
+        (["--rate=nan", "--", "true"], "--rate must be between 0.01 and 1,000,000 MiB/s (got nan)"),
+        (["--bucket", "own=", "--", "true"], "--bucket must be NAME=FOLDER, with a name of 3 to 63"),
+        (["--top=-1", "--", "true"], "--top must be 0 or more (got -1)"),
+        (["--json", "absent/a.json", "--", "true"], "absent does not exist, or is not writable"),
+        (["--json", "/dev/null", "--", "true"], "/dev/null must be a regular file; name another file"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, words: list[str], line: str):

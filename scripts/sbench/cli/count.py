@@ -5,34 +5,39 @@ through; the report follows on standard error.
 """
 
 import argparse
-import os
+import sys
+from pathlib import Path
 
 from sbench.cli.options import Parser
 
-_NO_REQUESTS_STATUS = 3
+_UNMET_STATUS = 3
 
 
 def add_options(parser: Parser) -> None:
     """Add the subcommand's options to the parser."""
     add = parser.add_argument
-    parser.add_path("folders", nargs="*", metavar="FOLDER", help="folders to serve, each as a bucket of its name")
+    add("folders", nargs="*", metavar="FOLDER", help="folders to serve, each as a bucket of its name")
     add("--bucket", action="append", default=[], metavar="NAME=FOLDER", help="a folder with a name for its bucket")
     add("--in-place", action="store_true", help="let uploads change the folders (default: a scratch copy)")
     add("--anonymous", action="store_true", help="let requests without credentials read, such as those of curl")
-    add("--latency", type=float, default=0, metavar="MS", help="emulate this round-trip time in ms")
+    add("--latency", type=int, default=0, metavar="MS", help="emulate this round-trip time in ms")
     add("--rate", type=float, default=0, metavar="MIB_S", help="emulate this rate of each connection in MiB/s")
     add("--top", type=int, default=10, metavar="N", help="objects to list (default: %(default)s)")
-    add("--require", action="store_true", help=f"exit with status {_NO_REQUESTS_STATUS} if there are no requests")
+    add("--require", action="store_true", help=f"exit with status {_UNMET_STATUS} if there are no requests")
+    add("--budget", default="", metavar="FILE", help="limits; exit with status 3 if one is not met")
     add("--json", default="", metavar="FILE", help="also write the counts to a JSON file")
     parser.add_rest("the program and its arguments")
 
 
 def start(given: argparse.Namespace) -> int:
     """Run the program, print the report, and return the program's exit status."""
-    from sbench.files import count, count_text
+    from sbench.files import budget, count, count_text
 
-    query = count.build_query(given)
+    query, path = count.build_query(given), count.locate_output(given.json, given)
+    limits = budget.read_budget(Path(given.called_from, given.budget)) if given.budget else {}
     made = count.count_requests(query)
-    count_text.report(made, query, given.top, given.json and os.path.join(given.called_from, given.json))
-    is_unmet = given.require and not made.passed["exchanges"]
-    return made.status or (_NO_REQUESTS_STATUS if is_unmet else 0)
+    count_text.report(made, query, given.top, path)
+    if excesses := budget.find_excesses(limits, made.requests):
+        print(*budget.format_excesses(excesses), sep="\n", file=sys.stderr)
+    is_unmet = excesses or ((given.require or limits) and not made.requests.methods)
+    return made.status or (_UNMET_STATUS if is_unmet else 0)

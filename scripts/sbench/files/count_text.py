@@ -1,72 +1,78 @@
 """Report the requests of a program as text and JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sbench.files import ranges
-from sbench.files.count import Count, Query, estimate_seconds, get_network, list_method_counts
+from sbench.files.buckets import get_network
+from sbench.files.count import Count, Query, estimate_seconds
 from sbench.probe import sizes
 from sbench.probe.program import write_json
 from sbench.stores import network as networks
 
+_WORTH_NAMING = 1.005
 _NO_REQUESTS = (
     "no request reached the server; the client may not read AWS_ENDPOINT_URL (docs/count.md lists the variable of each"
     " client), or the program may read local files"
 )
 
 
-def report(count: Count, query: Query, top: int, path: str = "") -> None:
+def report(count: Count, query: Query, top: int, path: Path | None = None) -> None:
     """Print the report to standard error, because standard output belongs to the program; write JSON to `path`."""
     print(*format_count(count, query, top), sep="\n", file=sys.stderr)
     if path:
-        write_json(Path(path), build_json(count, query))
+        write_json(path, build_json(count, query))
 
 
 def build_json(count: Count, query: Query) -> dict:
     """Return the counts as a JSON object, with the command and each request."""
-    totals = ranges.add_totals(count.objects.values())
+    requests = count.requests
+    totals = ranges.add_totals(requests.objects.values())
     return {
-        "command": list(query.command),
+        "command": [word.encode(errors="surrogateescape").decode(errors="replace") for word in query.command],
         "status": count.status,
         "seconds": count.seconds,
-        "requests": list_method_counts(count.passed),
-        "connections": count.passed["connections"],
+        "requests": requests.methods,
+        "connections": requests.passed["connections"],
         "network": dict(query.network),
         "gets": totals._asdict(),
-        "objects": {name: of._asdict() for name, of in count.objects.items()},
-        "exchanges": count.passed["exchanges"],
+        "objects": {name: of._asdict() for name, of in requests.objects.items()},
+        "exchanges": requests.passed["exchanges"],
     }
 
 
 def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     """Yield the lines of the report; `top` is the number of objects to list."""
-    methods = list_method_counts(count.passed)
-    if not methods:
-        yield _NO_REQUESTS
+    requests, methods = count.requests, count.requests.methods
+    if not methods and not requests.counted:
+        yield f"the program ended with status {count.status}" if count.status else _NO_REQUESTS
         return
     number = sum(of["count"] for of in methods.values())
     failed = sum(of["failed"] for of in methods.values())
     parts = ", ".join(f"{of['count']:,} {method}" for method, of in methods.items())
-    connections = sizes.format_count(count.passed["connections"], "connection")
+    connections = sizes.format_count(requests.passed["connections"], "connection")
     yield f"{sizes.format_count(number, 'request')}: {parts}{f'; {failed:,} failed' if failed else ''}; {connections}"
-    if number != count.counted + count.passed["unread"]:
-        yield f"the server counted {count.counted:,} requests: some were aborted, or cannot be counted"
-    totals = ranges.add_totals(count.objects.values())
+    if number != requests.counted:
+        yield f"the server counted {requests.counted:,} requests instead of {number:,}: some were aborted or pipelined"
+    totals = ranges.add_totals(requests.objects.values())
     if totals.requests:
         yield from _format_totals(totals, count, query)
+    if uploaded := sum(row["uploaded"] for row in requests.passed["exchanges"]):
+        yield f"{sizes.format_size(uploaded)} uploaded"
     yield _format_times(count, query)
-    yield from _format_objects(count, top)
+    yield from _format_objects(requests.objects, top)
 
 
 def _format_totals(totals: ranges.Totals, count: Count, query: Query) -> Iterator[str]:
     sent, distinct = sizes.format_size(totals.sent), sizes.format_size(totals.distinct)
-    times = f", ×{totals.sent / totals.distinct:.3g}" if totals.sent > totals.distinct else ""
+    factor = totals.sent / totals.distinct if totals.distinct else 1
+    times = f", ×{factor:.3g}" if factor >= _WORTH_NAMING else ""
     yield f"{sent} sent in {sizes.format_count(totals.requests, 'GET')}, {distinct} of them distinct{times}"
     if totals.repeated:
         yield f"{sizes.format_count(totals.repeated, 'GET')} fetched only bytes that earlier ones had fetched"
     if totals.runs < totals.requests - totals.repeated:
-        runs, gap = sizes.format_count(totals.runs, "request"), sizes.format_size(count.gap)
+        runs, gap = sizes.format_count(totals.runs, "request"), sizes.format_size(count.requests.gap)
         yield (
             f"{runs} would fetch the same, if ranges up to {gap} apart were merged"
             f" ({_format_network(query)} transfer this in a round trip)"
@@ -74,12 +80,14 @@ def _format_totals(totals: ranges.Totals, count: Count, query: Query) -> Iterato
 
 
 def _format_times(count: Count, query: Query) -> str:
-    rows = count.passed["exchanges"]
+    rows = count.requests.passed["exchanges"]
     spans = ranges.merge_ranges((row["begin"], row["end"]) for row in rows if row["end"])
     busy = sum(end - begin for begin, end in spans)
-    at_once = networks.compute_in_flight(count.passed)["in_flight"] or 0
-    emulated = "" if query.network else f"; at {_format_network(query)} about {estimate_seconds(count, query):.3g} s"
-    return f"{busy:.3g} s of {count.seconds:.3g} s with requests in flight, {at_once:.2g} on average{emulated}"
+    in_flight = networks.compute_in_flight(count.requests.passed)["in_flight"] or 0
+    emulated = (
+        "" if query.network else f"; at {_format_network(query)} about {estimate_seconds(count, query.network):.3g} s"
+    )
+    return f"{busy:.3g} s of {count.seconds:.3g} s with requests in flight, {in_flight:.2g} on average{emulated}"
 
 
 def _format_network(query: Query) -> str:
@@ -87,8 +95,8 @@ def _format_network(query: Query) -> str:
     return f"{latency_ms:g} ms and {rate:g} MiB/s"
 
 
-def _format_objects(count: Count, top: int) -> Iterator[str]:
-    by_size = sorted(count.objects.items(), key=lambda item: (-item[1].sent, -item[1].requests))
+def _format_objects(objects: Mapping[str, ranges.Totals], top: int) -> Iterator[str]:
+    by_size = sorted(objects.items(), key=lambda item: (-item[1].sent, -item[1].requests))
     shown = [(name, of) for name, of in by_size if of.requests][:top]
     if shown:
         yield f"{'GETs':>8} {'sent':>12} {'distinct':>12} {'merged':>8}  object"

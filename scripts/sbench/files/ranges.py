@@ -11,17 +11,19 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 Range = tuple[int, int]
-# RFC 9110, section 14.1.1: "bytes=0-99", "bytes=100-" or, for the last 8 bytes, "bytes=-8".
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+# RFC 9110, section 14.4: "bytes 0-99/1000".
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-")
+# Query parameters of requests for the bytes of an object; others are for its tags, its parts and so on.
+_OF_READS = ("partNumber", "versionId", "x-id")
 
 
 class Totals(NamedTuple):
-    """The totals of the successful GET requests for one object, or for all objects.
+    """The totals of the successful reads of one object, or of all objects.
 
     Attributes:
-        requests: number of GET requests with a body.
-        sent: bytes in their bodies.
-        distinct: bytes of the objects that were sent at least once.
+        requests: number of GET requests that fetched bytes of objects.
+        sent: these bytes.
+        distinct: bytes that were sent at least once; without responses of several ranges, whose places are unknown.
         repeated: number of requests all of whose bytes an earlier request had fetched.
         runs: number of requests that would fetch the same bytes if neighbouring ranges were merged.
     """
@@ -33,20 +35,22 @@ class Totals(NamedTuple):
     runs: int
 
 
-def find_range(row: Mapping, size: int | None) -> Range | None:
-    """Return the byte range that a GET request fetched; None if it fetched nothing, or if the range is unknown.
+def find_range(row: Mapping) -> Range | None:
+    """Return the byte range that a GET request fetched, according to its response; None if the range is unknown.
 
-    Args:
-        row: the request. An aborted request fetched only the first bytes of its range.
-        size: size of the object in bytes, if known.
+    An aborted request fetched only the first bytes of its range.
     """
-    if row["method"] != "GET" or not row["status"].startswith("2") or not row["bytes"]:
-        return None
-    match = _RANGE.fullmatch(row["range"])
-    if not match or (match[1] == "" and size is None):
-        return None if row["range"] else (0, row["bytes"])
-    begin = int(match[1]) if match[1] else max(0, size - int(match[2] or 0))
-    return begin, begin + row["bytes"]
+    if row["status"] == "200":
+        return 0, row["bytes"]
+    match = _CONTENT_RANGE.match(row["content_range"])
+    return (int(match[1]), int(match[1]) + row["bytes"]) if match else None
+
+
+def is_read(row: Mapping) -> bool:
+    """Return whether a request fetched bytes of an object, and not, for example, its tags."""
+    names = set(row["query"].split())
+    is_plain = all(name in _OF_READS or name.startswith(("X-Amz-", "response-")) for name in names)
+    return bool(row["method"] == "GET" and is_plain and row["bytes"] and row["status"].startswith("2"))
 
 
 def merge_ranges(ranges: Iterable[Range], gap: int = 0) -> list[Range]:
@@ -75,18 +79,19 @@ def count_repeated(ranges: Iterable[Range]) -> int:
     return repeated
 
 
-def summarise_object(rows: Iterable[Mapping], size: int | None, gap: int) -> Totals:
+def summarise_object(rows: Iterable[Mapping], gap: int) -> Totals:
     """Return the totals of the requests for one object.
 
     Args:
         rows: the requests, in the order in which they began.
-        size: size of the object in bytes, if known.
         gap: largest distance in bytes between two ranges that one request could fetch.
     """
-    ranges = [span for row in rows if (span := find_range(row, size))]
+    reads = [row for row in rows if is_read(row)]
+    ranges = [span for row in reads if (span := find_range(row))]
     distinct = sum(end - begin for begin, end in merge_ranges(ranges))
-    sent = sum(end - begin for begin, end in ranges)
-    return Totals(len(ranges), sent, distinct, count_repeated(ranges), len(merge_ranges(ranges, gap)))
+    unknown = len(reads) - len(ranges)
+    sent = sum(row["bytes"] for row in reads)
+    return Totals(len(reads), sent, distinct, count_repeated(ranges), len(merge_ranges(ranges, gap)) + unknown)
 
 
 def group_by_object(rows: Iterable[Mapping]) -> dict[str, list[Mapping]]:

@@ -1,0 +1,203 @@
+"""Budgets of requests: limits, the command line, and the pytest plugin in the tests of another project."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+
+from sbench.files import budget
+from sbench.files.buckets import Requests
+from sbench.files.ranges import Totals
+from sbench.probe.program import Problem
+
+
+def build_requests(gets: int = 3, sent: int = 300, heads: int = 1) -> Requests:
+    get = {"method": "GET", "path": "/data/a.h5", "range": "bytes=0-99", "status": "206", "bytes": 100}
+    head = get | {"method": "HEAD", "range": "", "status": "404", "bytes": 0}
+    methods = {
+        "GET": {"count": gets, "failed": 0, "bytes": sent},
+        "HEAD": {"count": heads, "failed": heads, "bytes": 0},
+    }
+    passed = {"connections": 2, "exchanges": [get] * gets + [head] * heads}
+    return Requests(methods, {"data/a.h5": Totals(gets, sent, 100, gets - 1, 1)}, passed, 0, gets + heads)
+
+
+@pytest.mark.parametrize(
+    "limits, names",
+    [
+        ({"get": 3, "head": 1, "bytes": "300 B", "connections": "<= 2", "requests": "<5", "put": 0, "list": 0}, []),
+        ({"get": 2, "head": ">1", "bytes": "< 300", "distinct": "<= 99", "failed": 0, "repeated": "<=1"}, None),
+        ({"bytes": "<= 1 KiB", "distinct": "== 100", "repeated": ">= 2", "failed": 1}, []),
+        ({"objects": {"data/a.h5": {"get": 3, "bytes": "<= 1 MiB"}}}, []),
+        ({"objects": {"data/a.h5": {"get": 2}}}, ["get of data/a.h5"]),
+        ({"objects": {"data/b.h5": {"get": 0}}}, []),
+        ({"objects": {"data/b.h5": {"get": ">0"}}}, ["get of data/b.h5"]),
+        ({}, []),
+    ],
+)
+def test_a_limit_is_met_or_named(limits: dict, names: list[str] | None):
+    budget.check_budget(limits, "budget")
+    found = [one.name for one in budget.find_excesses(limits, build_requests())]
+    assert found == (list(limits) if names is None else names)
+
+
+@pytest.mark.parametrize(
+    "limits, line",
+    [
+        ({"gets": 1}, "budget: unknown limit gets; use get, head, put"),
+        ({"get": "4 MiB"}, 'budget: get: must be a limit such as 4 or "<= 4" (got 4 MiB)'),
+        ({"get": True}, "budget: get: must be a limit"),
+        ({"get": -1}, "budget: get: must be a limit"),
+        ({"get": 1.5}, "budget: get: must be a limit"),
+        ({"bytes": "about 4"}, 'budget: bytes: must be a limit such as "<= 20 MiB" (got about 4)'),
+        ({"objects": {"a": 4}}, "budget: a: must be a mapping of get, bytes, distinct, repeated (got 4)"),
+        ({"objects": {"a": {"put": 4}}}, "budget: a: must be a mapping of get, bytes, distinct, repeated (got put)"),
+        ({"objects": 4}, "budget: objects: must be a mapping from objects to limits (got 4)"),
+    ],
+)
+def test_a_mistake_in_a_budget_is_one_line(limits: dict, line: str):
+    with pytest.raises(Problem, match=r"^[^\n]*$") as caught:
+        budget.check_budget(limits, "budget")
+    assert line in str(caught.value)
+
+
+def test_requests_of_an_exceeded_limit_are_listed():
+    found = budget.find_excesses({"get": 1, "failed": 0}, build_requests(gets=25, sent=2500))
+    lines = list(budget.format_excesses(found))
+    assert lines[1].split() == ["get", "1", "25"]
+    assert lines[3] == "requests of get:"
+    assert lines[4] == "  GET /data/a.h5 bytes=0-99 206 100 B"
+    assert lines[-1] == "  … and 5 more"
+    assert budget.build_budget(build_requests()) == {"get": 3, "head": 1, "bytes": 300}
+
+
+def test_the_command_checks_a_budget(tmp_path: Path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a").write_bytes(b"a" * 1000)
+    code = "import boto3; boto3.client('s3').get_object(Bucket='data', Key='a')['Body'].read()"
+
+    def count(limits: dict, code: str = code) -> subprocess.CompletedProcess:
+        (tmp_path / "budget.yaml").write_text(yaml.safe_dump(limits), encoding="utf-8")
+        words = [ROOT / "sbench", "count", "data", "--budget", "budget.yaml", "--", sys.executable, "-c", code]
+        return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert count({"get": 1, "bytes": "<= 1000"}).returncode == 0
+    done = count({"get": 1, "bytes": "< 1000 B", "objects": {"data/a": {"get": 0}}})
+    assert done.returncode == 3
+    assert [line.split()[0] for line in done.stderr.splitlines()[-4:-2]] == ["bytes", "get"]
+    assert count({"get": 0}, "pass").returncode == 3, "a program without requests meets no budget"
+    assert count({"get": 0}, "raise SystemExit(9)").returncode == 9
+    done = count({"gets": 1})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+TESTS = """
+import boto3, os, pytest
+
+def read(s3, *spans):
+    for span in spans:
+        boto3.client("s3").get_object(Bucket=s3.bucket, Key="a b/x", Range=f"bytes={span}")["Body"].read()
+
+@pytest.fixture(autouse=True)
+def data(s3):
+    s3.add_object("a b/x", bytes(1000))
+
+def test_met(s3):
+    with s3.expect(get=2, bytes="<= 1 KiB", distinct=100, connections=2, objects={"a b/x": {"get": 2}}) as expected:
+        read(s3, "0-49", "50-99")
+    assert expected.requests.methods["GET"]["count"] == 2
+    assert s3.get_url("k") == f"s3://{os.environ['SBENCH_BUCKET']}/k"
+
+def test_too_many(s3):
+    with s3.expect(get=1):
+        read(s3, "0-9", "5-99")
+
+def test_none(s3):
+    with s3.expect(get=0):
+        pass
+
+def test_raises(s3):
+    with s3.expect(get=0):
+        raise KeyError("of the test")
+
+def test_misspelt(s3):
+    with s3.expect(gets=0):
+        read(s3, "0-1")
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_stored(s3, many):
+    with s3.expect():
+        read(s3, *["0-9"] * many, *["20-29"] * ("MORE" in os.environ))
+"""
+
+
+def run_tests(folder: Path, *words: str, **env: str) -> tuple[dict[str, str], str]:
+    """Run the tests of another project with the plugin; return the outcome of each, and the output."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "sbench.files.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        "-q",
+    ]
+    done = subprocess.run(
+        [*command, *words, "test_reads.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")} | env,
+        check=False,
+    )
+    lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines()]
+    return {
+        words[1].partition("::")[2]: words[0] for words in lines if words[:1] in (["PASSED"], ["FAILED"])
+    }, done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "test_reads.py").write_text(TESTS, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_test_fails_with_the_requests_that_are_too_many(project: Path):
+    outcomes, words = run_tests(project)
+    assert {name for name, outcome in outcomes.items() if outcome == "PASSED"} == {"test_met"}
+    assert "  GET /test-too-many-1-s3/a b/x bytes=0-9 206 10 B" in words.replace("%20", " ")
+    assert "no request reached http://127.0.0.1:" in words
+    assert "KeyError: 'of the test'" in words
+    assert "expect(): unknown limit gets; use get" in words
+    assert "lacks a budget of test_reads.py::test_stored[2]; write it with pytest --s3-update-budgets" in words
+    assert "During handling of the above exception" not in words
+
+
+def test_budgets_of_tests_are_written_and_then_hold(project: Path):
+    outcomes, _ = run_tests(project, "--s3-update-budgets", "-k", "stored")
+    assert set(outcomes.values()) == {"PASSED"}
+    budgets = yaml.safe_load((project / "s3_budgets.yaml").read_text())
+    assert budgets == {f"test_reads.py::test_stored[{n}]": {"get": n, "bytes": 10 * n} for n in (1, 2)}
+    # Each worker has a server of its own.
+    outcomes, words = run_tests(project, "-k", "stored", "-n", "2")
+    assert set(outcomes.values()) == {"PASSED"}, words
+    outcomes, words = run_tests(project, "-k", "stored", MORE="1")
+    assert set(outcomes.values()) == {"FAILED"}
+    assert "bytes=20-29 206 10 B" in words
+
+
+def test_without_the_fixture_the_plugin_imports_nothing(tmp_path: Path):
+    (tmp_path / "test_reads.py").write_text(
+        "import sys\ndef test(): assert [n for n in sys.modules if n.startswith('sbench.')] == ['sbench.files',"
+        " 'sbench.files.pytest_plugin']\n",
+        encoding="utf-8",
+    )
+    outcomes, words = run_tests(tmp_path)
+    assert outcomes == {"test": "PASSED"}, words
