@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import urllib.parse
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sbench.build import servers
+from sbench.build.cache import find_piece
 from sbench.files import ranges
 from sbench.files.ranges import Totals
 from sbench.probe import sizes
@@ -124,6 +126,8 @@ def serve_buckets(
             raise Problem(f"{folder} must be a folder, which is served as a bucket; name an existing folder")
         if not os.access(folder, os.R_OK | os.X_OK):
             raise Problem(f"{folder} cannot be read: permission denied")
+    if missing := [name for name in _SERVERS if not find_piece(servers.create_server_recipe(name))]:
+        print(f"building {' and '.join(missing)}, once: about 2 minutes", file=sys.stderr, flush=True)
     binaries = servers.provide_servers(_SERVERS)
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sbench-buckets-")))
