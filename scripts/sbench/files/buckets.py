@@ -24,7 +24,7 @@ from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.stores.embedded import Served
 
-REGION = "us-east-1"
+REGION, PROFILE = "us-east-1", "AWS_PROFILE"
 # The network for which gaps between ranges are judged if none is emulated.
 LATENCY_MS, RATE_MIB_S = 20, 50
 LIST = "LIST"
@@ -149,13 +149,22 @@ def serve_buckets(
         store = stores.get_store(spec)
         served = stack.enter_context(store.serve_folder(binaries, scratch / "buckets", dict(network), log))
         variables = _list_variables(served, spec["bucket"])
-        # A profile is not needed, and clients fail if it does not exist.
-        os.environ.pop("AWS_PROFILE", None)
         if anonymous:
             _allow_anonymous_reads(spec, variables, folders)
         buckets = Buckets(variables, scratch / "buckets", notes, served, _compute_gap(network))
         buckets.reset_requests()
         yield buckets
+
+
+@contextlib.contextmanager
+def unset_profile() -> Iterator[None]:
+    """Unset AWS_PROFILE during a `with` block: keys make it unnecessary, and clients fail if it does not exist."""
+    profile = os.environ.pop(PROFILE, None)
+    try:
+        yield
+    finally:
+        if profile is not None:
+            os.environ[PROFILE] = profile
 
 
 def get_network(network: Mapping[str, float]) -> tuple[float, float]:
@@ -223,7 +232,8 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
 def _allow_anonymous_reads(spec: dict, env: Mapping[str, str], buckets: Iterable[str]) -> None:
     from sbench.stores.s3 import client
 
-    s3 = client.build_client(spec, env)
+    with unset_profile():
+        s3 = client.build_client(spec, env)
     for name in buckets:
         there = [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]
         allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": there}

@@ -126,7 +126,9 @@ def count_requests(query: Query) -> Count:
     with _handle_signals(_FORWARDED, _exit_on_signal), serving as served:
         print(*served.notes, sep="\n", end="\n" * bool(served.notes), file=sys.stderr, flush=True)
         began = time.monotonic()
-        status = _run_command(query.command, query.cwd, os.environ | served.variables)
+        with buckets.unset_profile():
+            env = os.environ | served.variables
+        status = _run_command(query.command, query.cwd, env)
         return Count(status, time.monotonic() - began, served.read_requests())
 
 

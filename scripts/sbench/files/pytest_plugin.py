@@ -46,6 +46,7 @@ def s3(_s3_server: "Buckets", request: pytest.FixtureRequest, monkeypatch: pytes
     bucket = next(bucket for number in range(1, len(used) + 2) if (bucket := f"{name}-{number}-s3") not in used)
     for variable, value in _s3_server.variables.items():
         monkeypatch.setenv(variable, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.setenv("SBENCH_BUCKET", bucket)
     monkeypatch.setenv("SBENCH_URL", f"{_s3_server.variables['AWS_ENDPOINT_URL']}/{bucket}")
     path = Path(request.node.path)
