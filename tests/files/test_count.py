@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -51,7 +52,7 @@ def test_repeated_and_distinct_bytes_are_those_of_sets():
         for low, high in given:
             repeated += covered >= {*range(low, high)}
             covered |= {*range(low, high)}
-        assert ranges.count_repeated(given) == repeated
+        assert sum(ranges.find_repeated(given)) == repeated
         assert sum(high - low for low, high in ranges.merge_ranges(given)) == len(covered)
 
 
@@ -209,6 +210,25 @@ print(*(s3.get_object(Bucket=bucket, Key=key)['Body'].read().decode() for key in
     assert reads == {"my-data/a b": 5, "my-data/a%20b": 7}
     assert "10.87 MiB uploaded" in done.stderr
     assert "server counted" not in done.stderr
+
+
+def test_the_page_draws_each_request_of_an_object(data: Path, tmp_path: Path):
+    (data / "<b>.bin").write_bytes(b"escaped")
+    code = "\n".join(GET.format(*read) for read in (("a.bin", "0-99"), ("a.bin", "50-59"), ("<b>.bin", "0-6")))
+    code += (
+        "\ntry: s3.get_object(Bucket=bucket, Key='a.bin', Range='bytes=5000-')\nexcept s3.exceptions.ClientError: pass"
+    )
+    done = count(tmp_path, data, "--html", "page.html", code=code)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert [part.partition("<")[0] for part in page.split("<h2>")[1:]] == [
+        *("my-data/a.bin", "my-data/&lt;b&gt;.bin", "Objects")
+    ]
+    bars = re.findall(r'fill="(#\w+)".*?<title>GET ([^<]*?), \d+, ', page)
+    blue, orange, red = "#0072b2", "#e69f00", "#d55e00"
+    assert bars == [(blue, "0 to 100"), (orange, "50 to 60"), (red, "0 to 0"), (blue, "0 to 7")]
+    assert "<b>" not in page
+    assert "http" not in page.replace("http://127.0.0.1", "")
 
 
 RAW = """

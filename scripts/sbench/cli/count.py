@@ -26,17 +26,21 @@ def add_options(parser: Parser) -> None:
     add("--require", action="store_true", help=f"exit with status {_UNMET_STATUS} if there are no requests")
     add("--budget", default="", metavar="FILE", help="limits; exit with status 3 if one is not met")
     add("--json", default="", metavar="FILE", help="also write the counts to a JSON file")
+    add("--html", default="", metavar="FILE", help="also write a page with the byte positions over time")
     parser.add_rest("the program and its arguments")
 
 
 def start(given: argparse.Namespace) -> int:
     """Run the program, print the report, and return the program's exit status."""
-    from sbench.files import budget, count, count_text
+    from sbench.files import budget, count, count_page, count_text
 
-    query, path = count.build_query(given), count.locate_output(given.json, given)
+    query = count.build_query(given)
+    path, page = (count.locate_output(of, given) for of in (given.json, given.html))
     limits = budget.read_budget(Path(given.called_from, given.budget)) if given.budget else {}
     made = count.count_requests(query)
     count_text.report(made, query, given.top, path)
+    if page:
+        count_page.write_page(made, query, given.top, page)
     if excesses := budget.find_excesses(limits, made.requests):
         print(*budget.format_excesses(excesses), sep="\n", file=sys.stderr)
     is_unmet = excesses or ((given.require or limits) and not made.requests.methods)

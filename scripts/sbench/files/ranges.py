@@ -64,15 +64,15 @@ def merge_ranges(ranges: Iterable[Range], gap: int = 0) -> list[Range]:
     return merged
 
 
-def count_repeated(ranges: Iterable[Range]) -> int:
-    """Count the ranges that earlier ranges of the sequence cover completely."""
+def find_repeated(ranges: Iterable[Range]) -> list[bool]:
+    """Return, for each range of a sequence, whether earlier ones cover it completely."""
     begins: list[int] = []
     ends: list[int] = []
-    repeated = 0
+    repeated = []
     for begin, end in ranges:
         # The covered intervals are sorted and disjoint. Those from `first` to `last` overlap or touch the range.
         first, last = bisect_left(ends, begin), bisect_right(begins, end)
-        repeated += last > first and begins[first] <= begin and end <= ends[first]
+        repeated.append(last > first and begins[first] <= begin and end <= ends[first])
         if last > first:
             begin, end = min(begin, begins[first]), max(end, ends[last - 1])
         begins[first:last], ends[first:last] = [begin], [end]
@@ -91,7 +91,7 @@ def summarise_object(rows: Iterable[Mapping], gap: int) -> Totals:
     distinct = sum(end - begin for begin, end in merge_ranges(ranges))
     unknown = len(reads) - len(ranges)
     sent = sum(row["bytes"] for row in reads)
-    return Totals(len(reads), sent, distinct, count_repeated(ranges), len(merge_ranges(ranges, gap)) + unknown)
+    return Totals(len(reads), sent, distinct, sum(find_repeated(ranges)), len(merge_ranges(ranges, gap)) + unknown)
 
 
 def group_by_object(rows: Iterable[Mapping]) -> dict[str, list[Mapping]]:
