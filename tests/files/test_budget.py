@@ -132,6 +132,8 @@ def test_misspelt(s3):
 def test_stored(s3, many):
     with s3.expect():
         read(s3, *["0-9"] * many, *["20-29"] * ("MORE" in os.environ))
+    with s3.expect():
+        boto3.client("s3").list_objects_v2(Bucket=s3.bucket)
 """
 
 
@@ -181,10 +183,12 @@ def test_a_test_fails_with_the_requests_that_are_too_many(project: Path):
 
 
 def test_budgets_of_tests_are_written_and_then_hold(project: Path):
-    outcomes, _ = run_tests(project, "--s3-update-budgets", "-k", "stored")
+    outcomes, _ = run_tests(project, "--s3-update-budgets", "-k", "stored", "-n", "2")
     assert set(outcomes.values()) == {"PASSED"}
     budgets = yaml.safe_load((project / "s3_budgets.yaml").read_text())
-    assert budgets == {f"test_reads.py::test_stored[{n}]": {"get": n, "bytes": 10 * n} for n in (1, 2)}
+    names = {n: f"test_reads.py::test_stored[{n}]" for n in (1, 2)}
+    first = {name: {"get": n, "bytes": 10 * n} for n, name in names.items()}
+    assert budgets == first | {f"{name} #2": {"list": 1} for name in names.values()}
     # Each worker has a server of its own.
     outcomes, words = run_tests(project, "-k", "stored", "-n", "2")
     assert set(outcomes.values()) == {"PASSED"}, words

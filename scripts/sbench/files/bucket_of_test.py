@@ -1,6 +1,8 @@
 """A bucket for a test, and the limits of its requests."""
 
 import contextlib
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sbench.design.yaml_file import read_mapping
 from sbench.files import buckets, budget
 from sbench.files.buckets import Buckets, Requests
-from sbench.probe.program import Problem, read_yaml, write_text
+from sbench.probe.program import Problem, write_text
 
 # A bucket that every server needs; each test has its own.
 _FIRST = "data"
@@ -53,6 +56,7 @@ class S3:
         self._served, self._node, self._file, self._updates = served, node, file, updates
         self._folder = served.folder / bucket
         self._folder.mkdir()
+        self._blocks = 0
 
     def get_url(self, key: str) -> str:
         """Return the address of an object: s3://bucket/key."""
@@ -91,10 +95,13 @@ class S3:
                 pytest.fail(
                     f"no request reached {self.endpoint}: the client may not read AWS_ENDPOINT_URL", pytrace=False
                 )
-            if not limits and self._updates:
-                self._write_budget(requests)
-                return
-            if excesses := budget.find_excesses(self._name_objects(limits or self._read_budget()), requests):
+            if not limits:
+                self._blocks += 1
+                name = f"{self._node} #{self._blocks}" if self._blocks > 1 else self._node
+                if self._updates:
+                    self._write_budget(name, requests)
+                limits = self._read_budget(name)
+            if excesses := budget.find_excesses(self._name_objects(limits), requests):
                 pytest.fail("\n".join(["requests exceed the budget", *budget.format_excesses(excesses)]), pytrace=False)
 
     def _name_objects(self, limits: budget.Budget) -> dict:
@@ -102,17 +109,25 @@ class S3:
         named = {f"{self.bucket}/{key}": of for key, of in (limits.get(budget.OBJECTS) or {}).items()}
         return {**limits, budget.OBJECTS: named}
 
-    def _read_budget(self) -> dict:
-        budgets = read_yaml(self._file) if self._file.exists() else {}
-        if self._node not in (budgets or {}):
-            raise Problem(f"{self._file} lacks a budget of {self._node}; write it with pytest --s3-update-budgets")
-        budget.check_budget(budgets[self._node], f"{self._file}: {self._node}")
-        return budgets[self._node]
+    def _read_budget(self, name: str) -> dict:
+        budgets = self._read_budgets()
+        if name not in budgets:
+            raise Problem(f"{self._file} lacks a budget of {name}; write it with pytest --s3-update-budgets")
+        budget.check_budget(budgets[name], f"{self._file}: {name}")
+        return budgets[name]
 
-    def _write_budget(self, requests: Requests) -> None:
-        budgets = (read_yaml(self._file) if self._file.exists() else {}) or {}
-        budgets[self._node] = budget.build_budget(requests)
-        write_text(self._file, yaml.safe_dump(dict(sorted(budgets.items())), sort_keys=False, allow_unicode=True))
+    def _write_budget(self, name: str, requests: Requests) -> None:
+        # Parallel workers write the same file.
+        holder = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX)
+            budgets = self._read_budgets() | {name: budget.build_budget(requests)}
+            write_text(self._file, yaml.safe_dump(dict(sorted(budgets.items())), sort_keys=False, allow_unicode=True))
+        finally:
+            os.close(holder)
+
+    def _read_budgets(self) -> dict:
+        return read_mapping(self._file) if self._file.exists() else {}
 
 
 @contextlib.contextmanager
