@@ -1,6 +1,7 @@
 """Budgets of requests: limits, the command line, and the pytest plugin in the tests of another project."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,13 @@ from sbench.probe.program import Problem
 
 def build_requests(gets: int = 3, sent: int = 300, heads: int = 1) -> Requests:
     get = {"method": "GET", "path": "/data/a.h5", "range": "bytes=0-99", "status": "206", "bytes": 100}
+    get |= {"query": "", "connection": 7}
     head = get | {"method": "HEAD", "range": "", "status": "404", "bytes": 0}
     methods = {
         "GET": {"count": gets, "failed": 0, "bytes": sent},
         "HEAD": {"count": heads, "failed": heads, "bytes": 0},
     }
-    passed = {"connections": 2, "exchanges": [get] * gets + [head] * heads}
+    passed = {"connections": 0, "exchanges": [get] * gets + [head | {"connection": 8}] * heads}
     return Requests(methods, {"data/a.h5": Totals(gets, sent, 100, gets - 1, 1)}, passed, 0, gets + heads)
 
 
@@ -35,7 +37,9 @@ def build_requests(gets: int = 3, sent: int = 300, heads: int = 1) -> Requests:
         ({"objects": {"data/a.h5": {"get": 3, "bytes": "<= 1 MiB"}}}, []),
         ({"objects": {"data/a.h5": {"get": 2}}}, ["get of data/a.h5"]),
         ({"objects": {"data/b.h5": {"get": 0}}}, []),
-        ({"objects": {"data/b.h5": {"get": ">0"}}}, ["get of data/b.h5"]),
+        ({"objects": {"data/b.h5": {"get": ">1"}}}, ["get of data/b.h5"]),
+        # A name that no request had is a mistake rather than a success.
+        ({"objects": {"data/b.h5": {"get": "<= 4", "bytes": 0}}}, ["get of data/b.h5"]),
         ({}, []),
     ],
 )
@@ -72,7 +76,7 @@ def test_requests_of_an_exceeded_limit_are_listed():
     assert lines[3] == "requests of get:"
     assert lines[4] == "  GET /data/a.h5 bytes=0-99 206 100 B"
     assert lines[-1] == "  … and 5 more"
-    assert budget.build_budget(build_requests()) == {"get": 3, "head": 1, "bytes": 300}
+    assert budget.build_budget(build_requests()) == {"get": 3, "head": 1, "requests": 4, "bytes": 300}
 
 
 def test_the_command_checks_a_budget(tmp_path: Path):
@@ -124,6 +128,24 @@ def test_raises(s3):
     with s3.expect(get=0):
         raise KeyError("of the test")
 
+def test_nothing_is_expected(s3):
+    with s3.expect(requests=0):
+        pass
+
+def test_without_with(s3):
+    s3.expect(get=5)
+    read(s3, "0-9")
+
+def test_nested(s3):
+    with s3.expect(get=2):
+        read(s3, "0-9")
+        with s3.expect(get=1):
+            read(s3, "0-9")
+
+@pytest.mark.parametrize("key", ["/absolute", "../other"])
+def test_outside(s3, key):
+    s3.add_object(key, b"")
+
 def test_misspelt(s3):
     with s3.expect(gets=0):
         read(s3, "0-1")
@@ -173,8 +195,13 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_test_fails_with_the_requests_that_are_too_many(project: Path):
     outcomes, words = run_tests(project)
-    assert {name for name, outcome in outcomes.items() if outcome == "PASSED"} == {"test_met"}
-    assert "  GET /test-too-many-1-s3/a b/x bytes=0-9 206 10 B" in words.replace("%20", " ")
+    met = {"test_met", "test_nothing_is_expected"}
+    assert {name for name, outcome in outcomes.items() if outcome == "PASSED"} == met | {"test_without_with"}
+    assert "ERROR test_reads.py::test_without_with - Failed: test_reads.py:" in words
+    assert re.search(r"test_reads.py:\d+: the requests do not meet the budget\n", words)
+    assert re.search(r"  GET /test-too-many-\d+-s3/a b/x bytes=0-9 206 10 B", words)
+    assert "expect() must not be within another expect()" in words
+    assert "a key must be a relative path without .. (got /absolute)" in words
     assert "no request reached http://127.0.0.1:" in words
     assert "KeyError: 'of the test'" in words
     assert "expect(): unknown limit gets; use get" in words
@@ -187,8 +214,14 @@ def test_budgets_of_tests_are_written_and_then_hold(project: Path):
     assert set(outcomes.values()) == {"PASSED"}
     budgets = yaml.safe_load((project / "s3_budgets.yaml").read_text())
     names = {n: f"test_reads.py::test_stored[{n}]" for n in (1, 2)}
-    first = {name: {"get": n, "bytes": 10 * n} for n, name in names.items()}
-    assert budgets == first | {f"{name} #2": {"list": 1} for name in names.values()}
+    first = {name: {"get": n, "requests": n, "bytes": 10 * n} for n, name in names.items()}
+    assert budgets == first | {f"{name} #2": {"list": 1, "requests": 1} for name in names.values()}
+    # A limit that is met is kept as it was written.
+    kept = budgets | {names[2]: {"get": "<= 4"}}
+    (project / "s3_budgets.yaml").write_text(yaml.safe_dump(kept), encoding="utf-8")
+    run_tests(project, "--s3-update-budgets", "-k", "stored")
+    assert yaml.safe_load((project / "s3_budgets.yaml").read_text()) == kept
+    (project / "s3_budgets.yaml").write_text(yaml.safe_dump(budgets), encoding="utf-8")
     # Each worker has a server of its own.
     outcomes, words = run_tests(project, "-k", "stored", "-n", "2")
     assert set(outcomes.values()) == {"PASSED"}, words

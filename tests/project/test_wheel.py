@@ -15,6 +15,8 @@ import yaml
 from conftest import ROOT
 from small_runs import TINY
 
+from sbench.build import servers
+
 pytestmark = pytest.mark.late
 
 UV = Path(sys.executable).with_name("uv")
@@ -75,6 +77,14 @@ def test_look_needs_no_extra_and_takes_paths_of_the_folder_it_is_called_in(insta
 def test_the_verdict_rule_is_there(installed):
     code = (ROOT / "docs/verdicts.md").read_text(encoding="utf-8").split("```python\n")[1].partition("```")[0]
     subprocess.run([installed("") / "python", "-I", "-c", code], check=True)
+
+
+def test_servers_are_built_from_an_installation_by_the_same_recipe(installed, tmp_path):
+    # The pytest plugin builds them without the command's home.
+    code = "from sbench.build import servers; print(servers.create_server_recipe('toxiproxy').inputs['files'])"
+    words = [installed("") / "python", "-I", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.strip() == str(servers.create_server_recipe("toxiproxy").inputs["files"])
 
 
 @pytest.mark.parametrize(

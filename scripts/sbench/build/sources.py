@@ -11,7 +11,9 @@ from pathlib import Path
 from sbench.build.shell import Workshop
 from sbench.probe.program import Problem, compute_file_digest, find_tool, read_yaml
 
-ROOT = Path(__file__).absolute().parents[3]
+_CLONE, _INSTALLED = Path(__file__).absolute().parents[3], Path(__file__).absolute().parents[1] / "clone"
+# An installed package carries the files of a clone (setup.py).
+ROOT = _CLONE if (_CLONE / "envs").is_dir() else _INSTALLED
 ENVS = ROOT / "envs"
 # The lock file that all libraries under test share.
 LOCK = ENVS / "measure.lock"

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +57,8 @@ class S3:
         self._served, self._node, self._file, self._updates = served, node, file, updates
         self._folder = served.folder / bucket
         self._folder.mkdir()
-        self._blocks = 0
+        self._blocks, self._is_open = 0, False
+        self._unused: list[str] = []
 
     def get_url(self, key: str) -> str:
         """Return the address of an object: s3://bucket/key."""
@@ -64,64 +66,106 @@ class S3:
 
     def add_object(self, key: str, data: bytes) -> None:
         """Add an object to the bucket without a request."""
-        path = self._folder / key
+        path = self._locate(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
     def add_folder(self, folder: Path | str, prefix: str = "") -> None:
-        """Add the files of a folder to the bucket without requests, below a prefix."""
-        shutil.copytree(folder, self._folder / prefix, dirs_exist_ok=True)
+        """Add the files of a folder to the bucket without requests, below a prefix. Broken links are left out."""
+        if not Path(folder).is_dir():
+            pytest.fail(f"add_folder() needs a folder (got {folder})", pytrace=False)
+        shutil.copytree(folder, self._locate(prefix), dirs_exist_ok=True, ignore_dangling_symlinks=True)
 
-    @contextlib.contextmanager
-    def expect(self, **limits: object) -> Iterator[Expected]:
-        """Fail the test if the requests of this block do not meet the limits.
+    def _locate(self, key: str) -> Path:
+        path = (self._folder / key).resolve()
+        if not path.is_relative_to(self._folder.resolve()):
+            pytest.fail(f"a key must be a relative path without .. (got {key})", pytrace=False)
+        return path
+
+    def expect(self, **limits: object) -> contextlib.AbstractContextManager[Expected]:
+        """Return a context manager that fails the test if the requests of its block do not meet the limits.
 
         Without limits, the budget of the test in `s3_budgets.yaml` applies, which `--s3-update-budgets` writes. A block
-        without any request fails, too.
+        without any request fails, too, except with `requests=0`. Blocks must not be nested.
 
         Args:
             limits: a number (exactly as many), or text such as "<= 4" or "< 20 MiB", for get, head, put, post, delete,
                 list, requests, failed, bytes, distinct, repeated, connections, or objects={key: limits}.
         """
         __tracebackhide__ = True
+        caller = sys._getframe(1)
+        place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
         with _convert_problems():
-            budget.check_budget(limits, "expect()")
+            budget.check_budget(limits, f"{place}: expect()")
+        self._unused.append(place)
+        return self._check_block(place, limits)
+
+    @contextlib.contextmanager
+    def _check_block(self, place: str, limits: dict) -> Iterator[Expected]:
+        __tracebackhide__ = True
+        self._unused.remove(place)
+        if self._is_open:
+            pytest.fail(f"{place}: expect() must not be within another expect()", pytrace=False)
+        with _convert_problems():
             self._served.reset_requests()
         expected = Expected()
-        yield expected
+        self._is_open = True
+        try:
+            yield expected
+        finally:
+            self._is_open = False
         with _convert_problems():
             expected.requests = requests = self._served.read_requests()
-            if not requests.methods:
+            if not requests.methods and "requests" not in limits:
                 pytest.fail(
-                    f"no request reached {self.endpoint}: the client may not read AWS_ENDPOINT_URL", pytrace=False
+                    f"{place}: no request reached {self.endpoint}: the client may not read AWS_ENDPOINT_URL, or it was"
+                    " created before the fixture s3",
+                    pytrace=False,
                 )
+            hint = ""
             if not limits:
                 self._blocks += 1
                 name = f"{self._node} #{self._blocks}" if self._blocks > 1 else self._node
+                hint = f" {name} of {self._file.name}; if this is intended, run pytest --s3-update-budgets"
                 if self._updates:
-                    self._write_budget(name, requests)
+                    self._update_budget(name, requests)
                 limits = self._read_budget(name)
             if excesses := budget.find_excesses(self._name_objects(limits), requests):
-                pytest.fail("\n".join(["requests exceed the budget", *budget.format_excesses(excesses)]), pytrace=False)
+                lines = [f"{place}: the requests do not meet the budget{hint}", *budget.format_excesses(excesses)]
+                pytest.fail("\n".join(lines), pytrace=False)
+
+    def close(self) -> None:
+        """Remove the bucket, and fail the test if a result of `expect` was not used."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._unused:
+            pytest.fail(f"{self._unused[0]}: write: with s3.expect(...):", pytrace=False)
 
     def _name_objects(self, limits: budget.Budget) -> dict:
         """Prefix the keys of objects with the name of the bucket."""
-        named = {f"{self.bucket}/{key}": of for key, of in (limits.get(budget.OBJECTS) or {}).items()}
+        prefix = f"{self.bucket}/"
+        named = {f"{prefix}{key.removeprefix(prefix)}": of for key, of in (limits.get(budget.OBJECTS) or {}).items()}
         return {**limits, budget.OBJECTS: named}
 
     def _read_budget(self, name: str) -> dict:
         budgets = self._read_budgets()
         if name not in budgets:
             raise Problem(f"{self._file} lacks a budget of {name}; write it with pytest --s3-update-budgets")
-        budget.check_budget(budgets[name], f"{self._file}: {name}")
-        return budgets[name]
+        limits = budgets[name]
+        if not isinstance(limits, dict) or not limits:
+            raise Problem(f"{self._file}: {name} must be a mapping of limits (got {limits})")
+        budget.check_budget(limits, f"{self._file}: {name}")
+        return limits
 
-    def _write_budget(self, name: str, requests: Requests) -> None:
+    def _update_budget(self, name: str, requests: Requests) -> None:
+        """Write the budget of a block, unless the requests meet an existing one."""
         # Parallel workers write the same file.
         holder = os.open(self._file.parent, os.O_RDONLY)
         try:
             fcntl.flock(holder, fcntl.LOCK_EX)
-            budgets = self._read_budgets() | {name: budget.build_budget(requests)}
+            budgets = self._read_budgets()
+            if name in budgets and not budget.find_excesses(self._name_objects(self._read_budget(name)), requests):
+                return
+            budgets[name] = budget.build_budget(requests)
             write_text(self._file, yaml.safe_dump(dict(sorted(budgets.items())), sort_keys=False, allow_unicode=True))
         finally:
             os.close(holder)

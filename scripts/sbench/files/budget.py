@@ -9,7 +9,6 @@ from typing import NamedTuple
 from sbench.design.yaml_file import read_mapping
 from sbench.files import ranges
 from sbench.files.buckets import LIST, Requests, get_method, is_failed
-from sbench.files.ranges import Totals
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 
@@ -60,7 +59,7 @@ def check_budget(budget: Budget, where: str) -> None:
     """Raise Problem if a budget contains an unknown name or an invalid limit; `where` begins the message."""
     for name, limit in budget.items():
         if name == OBJECTS:
-            if not isinstance(limit, dict):
+            if not isinstance(limit, dict) or not limit:
                 raise Problem(f"{where}: {OBJECTS}: must be a mapping from objects to limits (got {limit})")
             for key, limits in limit.items():
                 if not isinstance(limits, dict) or (unknown := [one for one in limits if one not in _OF_OBJECT]):
@@ -81,25 +80,32 @@ def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
     counts |= {name: getattr(totals, field) for name, field in _TOTALS.items()}
     counts["requests"] = sum(of["count"] for of in requests.methods.values())
     counts["failed"] = sum(of["failed"] for of in requests.methods.values())
-    counts["connections"] = requests.passed["connections"]
+    # Clients may keep connections that they opened before.
+    counts["connections"] = len({row["connection"] for row in rows})
     excesses = [
         Excess(name, limit, counts[name], _select_rows(rows, name))
         for name, limit in budget.items()
         if name != OBJECTS and not _is_met(limit, counts[name], name)
     ]
     for key, limits in (budget.get(OBJECTS) or {}).items():
-        of_object = requests.objects.get(key, Totals(0, 0, 0, 0, 0))
+        of_object = requests.objects.get(key)
         of_key = [row for row in rows if row["path"].lstrip("/") == key]
         for name, limit in limits.items():
-            measured = of_object.requests if name == "get" else getattr(of_object, _TOTALS[name])
-            if not _is_met(limit, measured, name):
-                excesses.append(Excess(f"{name} of {key}", limit, measured, of_key))
+            if of_object:
+                measured = of_object.requests if name == "get" else getattr(of_object, _TOTALS[name])
+                is_met = _is_met(limit, measured, name)
+            else:
+                # Probably the name is wrong, so that "<= 4" is no success.
+                measured, is_met = 0, _parse_limit(limit, "", name)[1] == 0
+            if not is_met:
+                excesses.append(Excess(f"{name} of {key}", limit, measured, of_key or rows))
     return excesses
 
 
 def build_budget(requests: Requests) -> dict:
     """Return the budget that allows exactly these requests."""
     counts = {name: requests.methods[method]["count"] for name, method in METHODS.items() if method in requests.methods}
+    counts["requests"] = sum(of["count"] for of in requests.methods.values())
     sent = ranges.add_totals(requests.objects.values()).sent
     return counts | ({"bytes": sent} if sent else {})
 
@@ -108,9 +114,8 @@ def format_excesses(excesses: Sequence[Excess]) -> Iterator[str]:
     """Yield a table of the limits that are not met, and the requests of the first of them."""
     yield f"{'limit':24} {'allowed':>14} {'measured':>14}"
     for one in excesses:
-        is_size = one.name.split()[0] in _SIZES
-        measured = sizes.format_size(one.measured) if is_size else f"{one.measured:,}"
-        yield f"{one.name:24} {one.limit!s:>14} {measured:>14}"
+        unit = " B" if one.name.split()[0] in _SIZES else ""
+        yield f"{one.name:24} {one.limit!s:>14} {one.measured:>14,}{unit}"
     rows = excesses[0].rows
     if rows:
         yield f"requests of {excesses[0].name}:"

@@ -3,8 +3,8 @@
 Without a test that uses the fixture, this module imports nothing of the project.
 """
 
+import itertools
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # The budgets of the tests in a folder, by test.
 BUDGETS = "s3_budgets.yaml"
+_NUMBERS = itertools.count(1)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
@@ -42,8 +43,8 @@ def s3(_s3_server: "Buckets", request: pytest.FixtureRequest, monkeypatch: pytes
     from sbench.files.bucket_of_test import S3
 
     name = _NOT_IN_NAMES.sub("-", request.node.name.lower()).strip("-")[:40].strip("-")
-    used = {path.name for path in _s3_server.folder.iterdir()}
-    bucket = next(bucket for number in range(1, len(used) + 2) if (bucket := f"{name}-{number}-s3") not in used)
+    # Clients such as s3fs keep listings, so that no name may come twice.
+    bucket = f"{name}-{next(_NUMBERS)}-s3"
     for variable, value in _s3_server.variables.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
@@ -51,5 +52,6 @@ def s3(_s3_server: "Buckets", request: pytest.FixtureRequest, monkeypatch: pytes
     monkeypatch.setenv("SBENCH_URL", f"{_s3_server.variables['AWS_ENDPOINT_URL']}/{bucket}")
     path = Path(request.node.path)
     node = f"{path.name}::{request.node.nodeid.partition('::')[2]}"
-    yield S3(_s3_server, bucket, node, path.with_name(BUDGETS), request.config.getoption("--s3-update-budgets"))
-    shutil.rmtree(_s3_server.folder / bucket, ignore_errors=True)
+    made = S3(_s3_server, bucket, node, path.with_name(BUDGETS), request.config.getoption("--s3-update-budgets"))
+    yield made
+    made.close()
