@@ -317,7 +317,7 @@ def test_a_file_that_would_take_all_time_or_memory_is_one_line(tmp_path: Path, d
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(Problem, match=f"{place} is not a regular file; name a file of config/"):
+        with pytest.raises(Problem, match=f"{place} is not a regular file; name another file"):
             configuration.load_config(place)
 
 

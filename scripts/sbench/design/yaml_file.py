@@ -49,21 +49,21 @@ def read_mapping(file: Path) -> dict:
         words = str(getattr(error, "problem", None) or error).partition("\n")[0]
         raise Problem(f"{file} is not valid YAML{f' (line {mark.line + 1})' if mark else ''}: {words}") from error
     if not isinstance(values, dict):
-        raise Problem(f"{file} must contain a mapping; see config/config.yaml for an example")
+        raise Problem(f"{file} must contain a mapping, with lines such as name: value")
     return values
 
 
 def _read_text(file: Path) -> str:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise Problem(f"{file} is not a regular file; name a file of config/")
+            raise Problem(f"{file} is not a regular file; name another file")
         with open(file, "rb") as opened:
             data = opened.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise Problem(f"{file} must have at most {_MOST_BYTES // 2**10} KiB; split it into several runs")
         return data.decode("utf-8")
     except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
+        raise Problem(f"{file} cannot be read: {error.strerror}; name another file") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise Problem(f"{file} is not UTF-8 at line {line}; save it as UTF-8") from error
