@@ -159,16 +159,15 @@ def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) 
     """Describe the time left in the run, and the number of jobs of unknown duration.
 
     A duration is unknown if no job of the same rule was timed. If such jobs are the majority, the plan's estimate is
-    used.
+    used. So it is while less than a quarter of a rule's jobs have ended: the first study may have the longest jobs.
 
     Args:
         rules: rules of the run.
         now: current time in seconds.
         by_plan: seconds left by the plan; zero or less if unknown or exceeded.
     """
-    unfinished = [
-        (rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules if rule.count_unfinished()
-    ]
+    rules = [rule for rule in rules if rule.count_unfinished()]
+    unfinished = [(rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules]
     untimed = sum(jobs for jobs, left in unfinished if left is None)
     if not unfinished:
         return "nothing left"
@@ -176,6 +175,8 @@ def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) 
     # A rule's only job cannot have an ended predecessor.
     if 2 * untimed > sum(jobs for jobs, _ in unfinished) and max(j for j, left in unfinished if left is None) > 1:
         return f"about {format_duration(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
+    if by_plan > 0 and any(rule.durations and rule.count_unfinished() > 3 * rule.ended for rule in rules):
+        return f"about {format_duration(by_plan)} left, as planned"
     if all(left is None for _, left in unfinished):
         return f"{unknown} left"
     seconds = sum(left for _, left in unfinished if left is not None)

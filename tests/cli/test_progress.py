@@ -348,6 +348,9 @@ def test_the_last_jobs_which_have_no_other_of_their_kind_are_counted():
 def test_cells_of_different_length_count_by_their_mean():
     cells = rule_after(100, (0, 1), (1, 2), (2, 3), (3, 40))
     assert describe_time_left([cells], 40) == "about 16 min 0 s left"
+    # The first study may have the longest jobs: a quarter of them tells more than the plan.
+    assert describe_time_left([cells], 40, 130) == "about 2 min 10 s left, as planned"
+    assert describe_time_left([rule_after(8, (0, 60), (60, 120))], 120, 30) == "about 6 min 0 s left"
 
 
 def test_jobs_that_run_side_by_side_take_their_share():
