@@ -174,7 +174,8 @@ def estimate_seconds(count: Count, network: Mapping[str, float]) -> float:
     requests in flight is that of the program's run.
     """
     latency_ms, rate = buckets.get_network(network)
+    network = {"latency_ms": latency_ms, "per_connection_mib_s": rate}
     rows = count.requests.passed["exchanges"]
     moved = sum(row["bytes"] + row["uploaded"] for row in rows)
     in_flight = networks.compute_in_flight(count.requests.passed)["in_flight"] or 1
-    return (len(rows) * latency_ms / 1000 + moved / networks.MIB / rate) / in_flight
+    return networks.estimate_seconds(len(rows), moved, network) / in_flight

@@ -74,11 +74,6 @@ def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str
         requests, size = (
             {level: sum(of[level][key] for of in of_files) for level in of_files[0]} for key in ("requests", "bytes")
         )
-        seconds = {level: _estimate_seconds(requests[level], size[level], network) for level in requests}
+        seconds = {level: networks.estimate_seconds(requests[level], size[level], network) for level in requests}
         forecasts.append(replace(arm, requests=requests, bytes=size, seconds=seconds))
     return forecasts
-
-
-def _estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
-    """Estimate the time in seconds that sequential requests take over a single connection, including the transfer."""
-    return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.compute_rate_limit(network, 1)

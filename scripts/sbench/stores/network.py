@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.client import HTTPException
 
 from sbench.probe.program import Problem
@@ -19,10 +19,15 @@ _ROUNDS = 10
 _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
-def compute_rate_limit(network: dict | None, connections: float = math.inf) -> float:
+def compute_rate_limit(network: Mapping[str, float] | None, connections: float = math.inf) -> float:
     """Return the maximum rate in MiB/s of an emulated network with a number of connections; infinity if unlimited."""
     each, shared = ((network or {}).get(key) or math.inf for key in ("per_connection_mib_s", "shared_mib_s"))
     return min(shared, each * connections)
+
+
+def estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
+    """Estimate the time in seconds that sequential requests take over a connection, including `size` bytes in all."""
+    return requests * network.get("latency_ms", 0) / 1000 + size / MIB / compute_rate_limit(network, 1)
 
 
 def format_parts(network: dict) -> list[str]:
