@@ -35,7 +35,7 @@ def start(given: argparse.Namespace) -> int:
     from sbench.files import budget, count, count_page, count_text
 
     query = count.build_query(given)
-    path, page = (count.locate_output(of, given) for of in (given.json, given.html))
+    path, page = (count.locate_output(name, given) for name in (given.json, given.html))
     limits = budget.read_budget(Path(given.called_from, given.budget)) if given.budget else {}
     made = count.count_requests(query)
     count_text.report(made, query, given.top, path)

@@ -85,10 +85,10 @@ class Buckets:
         """
         counts, passed = self._served.close_window()
         rows = ranges.group_by_object(row for row in passed["exchanges"] if not _is_of_bucket(row))
-        objects = {path.lstrip("/"): ranges.summarise_object(of, self._gap) for path, of in rows.items()}
+        objects = {path.lstrip("/"): ranges.summarise_object(read, self._gap) for path, read in rows.items()}
         if dead := self._served.list_dead_servers():
             raise Problem(f"{dead[0]} ended while the program ran, so requests are missing; run again")
-        counted = sum(of["count"] for of in counts.values())
+        counted = sum(numbers["count"] for numbers in counts.values())
         return Requests(_count_methods(passed), objects, passed, self._gap, counted)
 
 
@@ -198,7 +198,7 @@ def _count_methods(passed: Mapping) -> dict[str, dict[str, int]]:
     for row in passed["exchanges"]:
         of_method = counts.setdefault(get_method(row), Counter(count=0, failed=0, bytes=0))
         of_method.update(count=1, failed=is_failed(row), bytes=row["bytes"])
-    return {method: dict(of) for method, of in sorted(counts.items())}
+    return {method: dict(numbers) for method, numbers in sorted(counts.items())}
 
 
 def _list_variables(served: Served, bucket: str) -> dict[str, str]:
@@ -238,7 +238,8 @@ def _allow_anonymous_reads(spec: dict, env: Mapping[str, str], buckets: Iterable
         there = [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]
         allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": there}
         policy = {"Version": "2012-10-17", "Statement": [allowed]}
-        s3.put_bucket_policy(Bucket=name, Policy=json.dumps(policy))
+        with client.convert_errors(f"bucket {name}"):
+            s3.put_bucket_policy(Bucket=name, Policy=json.dumps(policy))
 
 
 def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:
@@ -255,7 +256,7 @@ def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:
         Problem: a folder or file cannot be read, or there is not enough space for the copies.
     """
     copied, left_out = [], []
-    for path, names, files in _walk_folder(folder, scratch):
+    for path, files in _walk_folder(folder, scratch):
         there = bucket / path.relative_to(folder)
         there.mkdir(parents=True, exist_ok=True)
         for name in files:
@@ -273,7 +274,6 @@ def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:
                 os.link(source, there / name)
             except OSError:
                 copied.append((source, there / name))
-        left_out += [path / name for name in names if not (path / name).is_dir()]
     notes = []
     if left_out:
         number = sizes.format_count(len(left_out), "file")
@@ -281,7 +281,7 @@ def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:
     return notes + _copy_files(copied, folder, scratch)
 
 
-def _walk_folder(folder: Path, scratch: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+def _walk_folder(folder: Path, scratch: Path) -> Iterator[tuple[Path, list[str]]]:
     """Walk a folder like `os.walk`; follow links to folders, but enter each folder only once, and not `scratch`."""
 
     def refuse(error: OSError) -> None:
@@ -294,7 +294,7 @@ def _walk_folder(folder: Path, scratch: Path) -> Iterator[tuple[Path, list[str],
             continue
         entered.add(place)
         names.sort()
-        yield Path(path), names, sorted(files)
+        yield Path(path), sorted(files)
 
 
 def _identify(path: Path) -> tuple[int, int]:

@@ -78,8 +78,8 @@ def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
     totals = ranges.add_totals(requests.objects.values())
     counts = {name: requests.methods.get(method, {}).get("count", 0) for name, method in METHODS.items()}
     counts |= {name: getattr(totals, field) for name, field in _TOTALS.items()}
-    counts["requests"] = sum(of["count"] for of in requests.methods.values())
-    counts["failed"] = sum(of["failed"] for of in requests.methods.values())
+    counts["requests"] = sum(numbers["count"] for numbers in requests.methods.values())
+    counts["failed"] = sum(numbers["failed"] for numbers in requests.methods.values())
     # Clients may keep connections that they opened before.
     counts["connections"] = len({row["connection"] for row in rows})
     excesses = [
@@ -105,7 +105,7 @@ def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
 def build_budget(requests: Requests) -> dict:
     """Return the budget that allows exactly these requests."""
     counts = {name: requests.methods[method]["count"] for name, method in METHODS.items() if method in requests.methods}
-    counts["requests"] = sum(of["count"] for of in requests.methods.values())
+    counts["requests"] = sum(numbers["count"] for numbers in requests.methods.values())
     sent = ranges.add_totals(requests.objects.values()).sent
     return counts | ({"bytes": sent} if sent else {})
 

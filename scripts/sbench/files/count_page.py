@@ -45,12 +45,14 @@ def _format_page(count: Count, query: Query, top: int) -> Iterator[str]:
     yield from (f"<p>{html.escape(line)}</p>" for line in lines)
     rows = ranges.group_by_object(row for row in count.requests.passed["exchanges"] if "/" in row["path"].strip("/"))
     by_size = sorted(count.requests.objects.items(), key=lambda item: (-item[1].sent, -item[1].requests))
-    read = [(name, of) for name, of in by_size if of.requests]
+    read = [(name, totals) for name, totals in by_size if totals.requests]
     if read:
-        key = "".join(f'<span class="key" style="background:{of}"></span>{name}' for name, of in _COLOURS.items())
+        key = "".join(
+            f'<span class="key" style="background:{colour}"></span>{name}' for name, colour in _COLOURS.items()
+        )
         yield f"<p>Each bar is a request, from its start to its last byte.{key}</p>"
-    for name, of in read[:_OBJECTS]:
-        yield from _draw_object(name, of, rows[f"/{name}"])
+    for name, totals in read[:_OBJECTS]:
+        yield from _draw_object(name, totals, rows[f"/{name}"])
     if len(read) > 1:
         yield from _format_table(read[: max(top, _OBJECTS)])
     yield "</body></html>"
@@ -92,7 +94,13 @@ def _draw_object(name: str, totals: ranges.Totals, rows: Sequence[Mapping]) -> I
 
 def _format_table(read: Sequence[tuple[str, ranges.Totals]]) -> Iterator[str]:
     yield "<h2>Objects</h2><table><tr><th>GETs</th><th>sent</th><th>distinct</th><th>merged</th><th>object</th></tr>"
-    for name, of in read:
-        cells = (f"{of.requests:,}", sizes.format_size(of.sent), sizes.format_size(of.distinct), f"{of.runs:,}", name)
+    for name, totals in read:
+        cells = (
+            f"{totals.requests:,}",
+            sizes.format_size(totals.sent),
+            sizes.format_size(totals.distinct),
+            f"{totals.runs:,}",
+            name,
+        )
         yield f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
     yield "</table>"

@@ -37,7 +37,7 @@ def build_json(count: Count, query: Query) -> dict:
         "connections": requests.passed["connections"],
         "network": dict(query.network),
         "gets": totals._asdict(),
-        "objects": {name: of._asdict() for name, of in requests.objects.items()},
+        "objects": {name: totals._asdict() for name, totals in requests.objects.items()},
         "exchanges": requests.passed["exchanges"],
     }
 
@@ -48,9 +48,9 @@ def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     if not methods and not requests.counted:
         yield f"the program ended with status {count.status}" if count.status else _NO_REQUESTS
         return
-    number = sum(of["count"] for of in methods.values())
-    failed = sum(of["failed"] for of in methods.values())
-    parts = ", ".join(f"{of['count']:,} {method}" for method, of in methods.items())
+    number = sum(numbers["count"] for numbers in methods.values())
+    failed = sum(numbers["failed"] for numbers in methods.values())
+    parts = ", ".join(f"{numbers['count']:,} {method}" for method, numbers in methods.items())
     connections = sizes.format_count(requests.passed["connections"], "connection")
     yield f"{sizes.format_count(number, 'request')}: {parts}{f'; {failed:,} failed' if failed else ''}; {connections}"
     if number != requests.counted:
@@ -97,11 +97,11 @@ def _format_network(query: Query) -> str:
 
 def _format_objects(objects: Mapping[str, ranges.Totals], top: int) -> Iterator[str]:
     by_size = sorted(objects.items(), key=lambda item: (-item[1].sent, -item[1].requests))
-    shown = [(name, of) for name, of in by_size if of.requests][:top]
+    shown = [(name, totals) for name, totals in by_size if totals.requests][:top]
     if shown:
         yield f"{'GETs':>8} {'sent':>12} {'distinct':>12} {'merged':>8}  object"
-    for name, of in shown:
-        sent, distinct = sizes.format_size(of.sent), sizes.format_size(of.distinct)
-        yield f"{of.requests:8,} {sent:>12} {distinct:>12} {of.runs:8,}  {name}"
-    if (left := sum(bool(of.requests) for _, of in by_size) - len(shown)) > 0:
+    for name, totals in shown:
+        sent, distinct = sizes.format_size(totals.sent), sizes.format_size(totals.distinct)
+        yield f"{totals.requests:8,} {sent:>12} {distinct:>12} {totals.runs:8,}  {name}"
+    if (left := sum(bool(totals.requests) for _, totals in by_size) - len(shown)) > 0:
         yield f"… and {sizes.format_count(left, 'more object')}; --top {len(shown) + left} lists all"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from sbench.files.bucket_of_test import S3
+    from sbench.files.bucket_fixture import S3
     from sbench.files.buckets import Buckets
 
 # The budgets of the tests in a folder, by test.
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def _s3_server(pytestconfig: pytest.Config) -> "Iterator[Buckets]":
-    from sbench.files.bucket_of_test import serve_tests
+    from sbench.files.bucket_fixture import serve_tests
 
     with serve_tests(pytestconfig.getoption("--s3-latency"), pytestconfig.getoption("--s3-rate")) as served:
         yield served
@@ -40,7 +40,7 @@ def _s3_server(pytestconfig: pytest.Config) -> "Iterator[Buckets]":
 @pytest.fixture
 def s3(_s3_server: "Buckets", request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3]":
     """Return an empty bucket, to which S3 clients of this test connect by their environment variables."""
-    from sbench.files.bucket_of_test import S3
+    from sbench.files.bucket_fixture import S3
 
     name = _NOT_IN_NAMES.sub("-", request.node.name.lower()).strip("-")[:40].strip("-")
     # Clients such as s3fs keep listings, so that no name may come twice.
