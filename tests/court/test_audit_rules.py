@@ -630,7 +630,7 @@ def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     for (file, *study), line in (
         ([f"{tmp_path}/other.csv"], "the columns a, b match no published table; name the study with --study"),
-        ([f"{tmp_path}/other.csv", "shots"], "lacks the column worker# \(found: a, b\); .*/columns.yaml defines the"),
+        ([f"{tmp_path}/other.csv", "shots"], r"lacks the column worker# \(found: a, b\); .*/columns.yaml defines the"),
         (["x.csv", "shot"], r"--study must be a published study \(got shot\); use shots, "),
         ([f"{tmp_path}/none.csv"], "cannot be read as a table"),
     ):

@@ -146,7 +146,7 @@ def test_pairs_of_sessions_are_judged_by_their_ratios(results):
     verdicts = of(names("old", 6), names("new", 6), paired=True)[1]["verdicts"]
     assert set(newer(verdicts)["verdict"]) == {"slower"}
     assert set(verdicts["blocks"]) == {6}
-    with pytest.raises(Problem, match="equal numbers of sessions \(got 6 and 5\)"):
+    with pytest.raises(Problem, match=r"equal numbers of sessions \(got 6 and 5\)"):
         of(names("old", 6), names("new", 5), paired=True)
 
 
@@ -232,7 +232,7 @@ def test_other_figures_are_not_compared(results):
 
 def test_what_cannot_be_compared_leaves_the_comparison_before_alone(results, tmp_path):
     (tmp_path / "reports/compare").mkdir(parents=True)
-    with pytest.raises(Problem, match="equal numbers of sessions \(got 4 and 3\)"):
+    with pytest.raises(Problem, match=r"equal numbers of sessions \(got 4 and 3\)"):
         compare.report_comparison(sides.load_side(names("old", 4)), sides.load_side(names("new", 3)), paired=True)
     assert (tmp_path / "reports/compare").exists()
 

@@ -312,11 +312,11 @@ def test_printed_timings_are_read_and_stand_beside_what_was_measured(tmp_path, p
 @pytest.mark.parametrize(
     "text, reason",
     [
-        ("stage,method,mean_s,std_s\n", "lacks the column kind \(found: .*\); correct studies.particles.published"),
+        ("stage,method,mean_s,std_s\n", r"lacks the column kind \(found: .*\); correct studies.particles.published"),
         ("stage,kind,method,mean_s,std_s\n", "contains no rows; correct studies.particles.published"),
         (
             "stage,kind,method,mean_s,std_s\nx (12 chunks),load,serial_read_concat,abc,1\n",
-            "must be a number above 0 \(got 'abc'\)",
+            r"must be a number above 0 \(got 'abc'\)",
         ),
         (
             "stage,kind,method,mean_s,std_s\nx (12 chunks),load,mine,1,1\n",

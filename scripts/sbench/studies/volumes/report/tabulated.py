@@ -203,7 +203,10 @@ def build_batteries_table(run: Results) -> Table:
         return Table("batteries", "", rows)
     rows = rows.reindex(columns=[*FACTORS, "started_utc", "ended_utc", "position", "pause_s", "status", "reasons"])
     rows = rows.sort_values(["started_utc", "position"], ignore_index=True)
-    start, end = (pd.to_datetime(rows[f"{one}_utc"], utc=True, errors="coerce") for one in ("started", "ended"))
+    start, end = (
+        pd.to_datetime(rows[f"{event}_utc"], format="ISO8601", utc=True, errors="coerce")
+        for event in ("started", "ended")
+    )
     rest = (start - end.ffill().shift()).dt.total_seconds()
     frame = pd.DataFrame({"": rows.index + 1})
     for name in FACTORS:
