@@ -108,12 +108,14 @@ class Releases(NamedTuple):
         return (str(wheel.path), wheel) if wheel else (None, None)
 
 
-def list_releases(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
+def list_releases(
+    package: str, first: str, last: str, clone: str = "", reader: Reader | None = None, with_yanked: bool = False
+) -> Releases:
     """Return a package's releases from `first` to `last`, or the commits of a clone in that range.
 
     Either end may be the path of a wheel. A wheel as `first` is followed by all releases with later versions; a wheel
     as `last` comes after the newest release. Commits are listed along the first parents of `last`, so that a merge
-    commit represents its entire branch.
+    commit represents its entire branch. An end may be a yanked release if `with_yanked` is set.
 
     Raises:
         Problem: an end is missing, was yanked or does not precede the other, or the releases cannot be listed.
@@ -126,7 +128,9 @@ def list_releases(package: str, first: str, last: str, clone: str = "", reader: 
         key: packages.read_wheel(resolve_path(text), package) for key, text in ends if text.endswith(packages.SUFFIX)
     }
     named = {key: _format_wheel_name(wheels[key]) if key in wheels else text for key, text in ends}
-    names, withdrawn = _list_names_between(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
+    names, withdrawn = list(named.values()), {}
+    if len(wheels) < 2:
+        names, withdrawn = _list_names_between(package, named, wheels, with_yanked)
     if len(dict.fromkeys(names)) < 2:
         raise Problem(f"{last} is not a later release than {first}; name two releases, the older first")
     of_user = {named[key]: wheel for key, wheel in wheels.items()}
@@ -147,19 +151,22 @@ def read_package_name(clone: str, reference: str) -> str:
         return HDF5
 
 
-def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
+def _list_names_between(
+    package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel], with_yanked: bool
+) -> tuple[list[str], dict]:
     """Return the names of all releases in a range, and the reasons why some of them were yanked.
 
     Args:
         package: hdf5, or the name of a Python package.
         named: names of the range's ends, by "first" and "last".
         wheels: user-supplied wheels, by the same keys; at most one.
+        with_yanked: whether an end may be a yanked release.
     """
     listed, withdrawn = (list(load_pinned_sources()[HDF5]), {}) if package == HDF5 else _list_registry_releases(package)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
         if key not in wheels:
-            _expect_release(package, name, listed, withdrawn)
+            _expect_release(package, name, listed, {} if with_yanked else withdrawn)
     if "last" in wheels:
         names = [*listed[listed.index(named["first"]) :], named["last"]]
     elif "first" in wheels:
@@ -194,7 +201,8 @@ def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
             f"pip cannot list the releases of {package} ({reason}); check the network and the registry that pip uses"
         )
     # pip mentions yanked releases only in its debug messages about links.
-    yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
+    file = re.sub(r"[-_.]+", "[-_.]+", package)
+    yanked = rf"(?i)yanked for reason: (.*?): \S*/{file}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
 
 
@@ -236,7 +244,7 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
         # uv prefers the pins that the output file already contains.
         part.write_text("\n".join(pins), encoding="utf-8")
         output = ("--excludes", excluded.name, "--output-file", part, "-")
-        _run_uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
+        run_uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
         if own:
             text = part.read_text(encoding="utf-8")
             part.write_text(PIN.sub(lambda pin: "" if pin["url"] else pin[0], text), encoding="utf-8")
@@ -246,15 +254,20 @@ def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
     what = f"{lock.stem} cannot be imported with the pinned versions of the other packages"
     with tempfile.TemporaryDirectory(prefix="lock.") as folder:
         python = Path(folder, "bin/python")
-        _run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
+        run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
         # Install without dependencies, because h5py-s3 replaces the h5py that packages require.
         exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
-        _run_uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
+        run_uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
         code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
         return _run_command(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
 
 
-def _run_uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
+def run_uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
+    """Run uv with lines of text as standard input, and return its output.
+
+    Raises:
+        Unusable: uv failed; the message consists of `what` and the reason that uv states.
+    """
     return _run_command(what, [str(find_uv()), *map(str, arguments)], "\n".join(text))
 
 

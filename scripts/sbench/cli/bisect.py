@@ -1,13 +1,18 @@
-"""Find the library release, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
+"""Find the library release, or the commit of a clone, that changed the cost of reading over S3.
 
-Requests and bytes are counted by the embedded server, so a single record per release suffices. Seconds are compared
-over repeated blocks of records. Later calls reuse all records. Exits with status 3 if a difference in seconds is
-undecided.
+Without --script, HDF5 files are read. Requests and bytes are counted by the embedded server, so a single record per
+release suffices. Seconds are compared over repeated blocks of records. Later calls reuse all records. Exits with status
+3 if a difference in seconds is undecided.
+
+With --script, any package of the registry can be bisected: the script runs with each release, and its requests to
+buckets on this machine are counted.
 """
 
 import argparse
+from functools import partial
 
 from sbench.cli.options import Parser
+from sbench.probe.program import Problem
 
 
 def add_options(parser: Parser) -> None:
@@ -21,12 +26,20 @@ def add_options(parser: Parser) -> None:
     parser.add_path("--files", nargs="+", default=[], metavar="FILE", help="your HDF5 files instead of generated files")
     add("--name", default="", metavar="RUN", help="name of the run (default: bisect-<library>-<first>-<last>)")
     add("--yes", action="store_true", help="do not ask for confirmation")
+    add("--script", default="", metavar="FILE", help="a Python script that makes the requests")
+    own = parser.add_argument_group("with --script")
+    own.add_argument("--folders", nargs="+", default=[], metavar="FOLDER", help="folders to serve, each as a bucket")
+    own.add_argument("--with", nargs="+", default=[], metavar="PACKAGE", help="packages that the script needs, too")
+    own.add_argument("--most", type=int, default=0, metavar="N", help="releases to measure where none differ (24)")
 
 
 def start(given: argparse.Namespace) -> int:
     """Run the measurements, and print the release or commit that changed the metric."""
-    from sbench.files import bisect
-    from sbench.files.bisect import Query
+    from sbench.files import bisect, script_bisection
 
-    query = Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
+    if given.script:
+        return script_bisection.run_bisect(script_bisection.build_query(given), partial(print, flush=True))
+    if given.folders or vars(given)["with"] or given.most:
+        raise Problem("--folders, --with and --most need --script")
+    query = bisect.Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
     return bisect.run_bisect(query, given.yes)

@@ -18,7 +18,7 @@ _LIMIT = re.compile(r"(<=|<|>=|>|==)?\s*(\d+)\s*(B|KiB|MiB|GiB|TiB|)")
 METHODS = {name.lower(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", LIST)}
 # Limits of an object, and of all objects together.
 _TOTALS = {"bytes": "sent", "distinct": "distinct", "repeated": "repeated"}
-_SIZES = ("bytes", "distinct")
+SIZES = ("bytes", "distinct")
 _OF_OBJECT = ("get", *_TOTALS)
 NAMES = (*METHODS, *_TOTALS, "requests", "failed", "connections")
 OBJECTS = "objects"
@@ -72,18 +72,23 @@ def check_budget(budget: Budget, where: str) -> None:
             _parse_limit(limit, where, name)
 
 
-def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
-    """Return the limits of a budget that the requests do not meet."""
-    rows = requests.passed["exchanges"]
+def measure_requests(requests: Requests) -> dict[str, int]:
+    """Return the numbers that a budget can limit, by the names of `NAMES`; sizes in bytes."""
     totals = ranges.add_totals(requests.objects.values())
     counts = {name: requests.methods.get(method, {}).get("count", 0) for name, method in METHODS.items()}
     counts |= {name: getattr(totals, field) for name, field in _TOTALS.items()}
     counts["requests"] = sum(numbers["count"] for numbers in requests.methods.values())
     counts["failed"] = sum(numbers["failed"] for numbers in requests.methods.values())
     # Clients may keep connections that they opened before.
-    counts["connections"] = len({row["connection"] for row in rows})
+    counts["connections"] = len({row["connection"] for row in requests.passed["exchanges"]})
+    return counts
+
+
+def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
+    """Return the limits of a budget that the requests do not meet."""
+    rows, counts = requests.passed["exchanges"], measure_requests(requests)
     excesses = [
-        Excess(name, limit, counts[name], _select_rows(rows, name))
+        Excess(name, limit, counts[name], select_rows(rows, name))
         for name, limit in budget.items()
         if name != OBJECTS and not _is_met(limit, counts[name], name)
     ]
@@ -114,7 +119,7 @@ def format_excesses(excesses: Sequence[Excess]) -> Iterator[str]:
     """Yield a table of the limits that are not met, and the requests of the first of them."""
     yield f"{'limit':24} {'allowed':>14} {'measured':>14}"
     for one in excesses:
-        unit = " B" if one.name.split()[0] in _SIZES else ""
+        unit = " B" if one.name.split()[0] in SIZES else ""
         yield f"{one.name:24} {one.limit!s:>14} {one.measured:>14,}{unit}"
     rows = excesses[0].rows
     if rows:
@@ -125,7 +130,7 @@ def format_excesses(excesses: Sequence[Excess]) -> Iterator[str]:
         yield f"  … and {len(rows) - _LISTED:,} more"
 
 
-def _select_rows(rows: Sequence[Mapping], name: str) -> list[Mapping]:
+def select_rows(rows: Sequence[Mapping], name: str) -> list[Mapping]:
     """Return the requests that a limit is about."""
     method = METHODS.get(name, "GET" if name in _TOTALS else "")
     return [row for row in rows if method in ("", get_method(row)) and (name != "failed" or is_failed(row))]
@@ -139,8 +144,8 @@ def _is_met(limit: object, measured: int, name: str) -> bool:
 def _parse_limit(limit: object, where: str, name: str) -> tuple:
     """Return the comparison and the number of a limit: an integer (exactly as many), or text such as "<= 20 MiB"."""
     match = _LIMIT.fullmatch(str(limit).strip()) if not isinstance(limit, bool) else None
-    if not match or (match[3] and name not in _SIZES):
-        example = '"<= 20 MiB"' if name in _SIZES else '4 or "<= 4"'
+    if not match or (match[3] and name not in SIZES):
+        example = '"<= 20 MiB"' if name in SIZES else '4 or "<= 4"'
         raise Problem(f"{where}: {name}: must be a limit such as {example} (got {limit})")
     value = int(match[2]) * (1 if match[3] in ("", "B") else sizes.parse_size(f"1{match[3]}"))
     return _OPERATORS[match[1] or "=="], value

@@ -67,20 +67,7 @@ def build_query(given: argparse.Namespace) -> Query:
     """
     if not given.after:
         raise Problem("count needs a program to run; write it after --, such as: sbench count data -- python script.py")
-    named = [(buckets.name_bucket(_locate(folder, given)), folder) for folder in given.folders]
-    for text in given.bucket:
-        name, _, folder = text.partition("=")
-        if not folder or not buckets.check_name(name):
-            raise Problem(
-                "--bucket must be NAME=FOLDER, with a name of 3 to 63 lower-case letters, digits and hyphens"
-                f" (got {text})"
-            )
-        named.append((name, folder))
-    folders: dict[str, Path | None] = {}
-    for name, folder in named:
-        if name in folders:
-            raise Problem(f"two folders have the bucket name {name}; name one of them with --bucket NAME=FOLDER")
-        folders[name] = _locate(folder, given)
+    folders = name_folders(given.folders, given.bucket, given.called_from)
     if not 0 <= given.latency <= _MOST_LATENCY_MS:
         raise Problem(f"--latency must be between 0 and {_MOST_LATENCY_MS:,} ms (got {given.latency})")
     if given.rate and not _LEAST_RATE <= given.rate <= _MOST_RATE:
@@ -89,7 +76,35 @@ def build_query(given: argparse.Namespace) -> Query:
         raise Problem(f"--top must be 0 or more (got {given.top})")
     network = {"latency_ms": given.latency, "per_connection_mib_s": given.rate}
     network = {key: value for key, value in network.items() if value}
-    return Query(folders or {_EMPTY: None}, given.after, given.called_from, network, given.in_place, given.anonymous)
+    return Query(folders, given.after, given.called_from, network, given.in_place, given.anonymous)
+
+
+def name_folders(plain: Sequence[str], named: Sequence[str], called_from: str) -> dict[str, Path | None]:
+    """Return the folder of each bucket, by name; without any folder, a single empty bucket.
+
+    Args:
+        plain: paths of folders whose buckets have their names.
+        named: texts `NAME=FOLDER`.
+        called_from: directory that relative paths refer to.
+
+    Raises:
+        Problem: a text has another form, or two folders have the same name.
+    """
+    pairs = [(buckets.name_bucket(_locate(folder, called_from)), folder) for folder in plain]
+    for text in named:
+        name, _, folder = text.partition("=")
+        if not folder or not buckets.check_name(name):
+            raise Problem(
+                "--bucket must be NAME=FOLDER, with a name of 3 to 63 lower-case letters, digits and hyphens"
+                f" (got {text})"
+            )
+        pairs.append((name, folder))
+    folders: dict[str, Path | None] = {}
+    for name, folder in pairs:
+        if name in folders:
+            raise Problem(f"two folders have the bucket name {name}; name one of them with --bucket NAME=FOLDER")
+        folders[name] = _locate(folder, called_from)
+    return folders or {_EMPTY: None}
 
 
 def locate_output(path: str, given: argparse.Namespace) -> Path | None:
@@ -100,7 +115,7 @@ def locate_output(path: str, given: argparse.Namespace) -> Path | None:
     """
     if not path:
         return None
-    there = _locate(path, given)
+    there = _locate(path, given.called_from)
     if there.exists() and not there.is_file():
         raise Problem(f"{there} must be a regular file; name another file")
     if not os.access(there.parent, os.W_OK):
@@ -108,8 +123,8 @@ def locate_output(path: str, given: argparse.Namespace) -> Path | None:
     return there
 
 
-def _locate(path: str, given: argparse.Namespace) -> Path:
-    return Path(os.path.normpath(os.path.join(given.called_from, os.path.expanduser(path))))
+def _locate(path: str, called_from: str) -> Path:
+    return Path(os.path.normpath(os.path.join(called_from, os.path.expanduser(path))))
 
 
 def count_requests(query: Query) -> Count:

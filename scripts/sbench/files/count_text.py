@@ -12,7 +12,7 @@ from sbench.probe.program import write_json
 from sbench.stores import network as networks
 
 _WORTH_NAMING = 1.005
-_NO_REQUESTS = (
+NO_REQUESTS = (
     "no request reached the server; the client may not read AWS_ENDPOINT_URL (docs/count.md lists the variable of each"
     " client), or the program may read local files"
 )
@@ -46,7 +46,7 @@ def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     """Yield the lines of the report; `top` is the number of objects to list."""
     requests, methods = count.requests, count.requests.methods
     if not methods and not requests.counted:
-        yield f"the program ended with status {count.status}" if count.status else _NO_REQUESTS
+        yield f"the program ended with status {count.status}" if count.status else NO_REQUESTS
         return
     number = sum(numbers["count"] for numbers in methods.values())
     failed = sum(numbers["failed"] for numbers in methods.values())

@@ -1,0 +1,66 @@
+"""Install a release of a package with the versions of other packages that were the newest when it was published."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sbench.build.release_range import run_uv
+from sbench.build.shell import PIN, get_base_python
+
+# The time at which a file was uploaded, in a lock file of PEP 751.
+_UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
+# The files of a release are uploaded one after the other.
+_MARGIN = timedelta(minutes=1)
+
+
+def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> dict[str, str]:
+    """Return the versions of all packages of an environment with a release, as of the date of the release.
+
+    If the registry does not state when files were uploaded, the newest possible versions are used.
+
+    Args:
+        package: name of the package.
+        release: its version.
+        wanted: further requirements, such as "s3fs" or "xarray>=2025.1".
+
+    Returns:
+        {name: requirement with an exact version}.
+
+    Raises:
+        Unusable: the release, or a requirement, is not available for this interpreter.
+    """
+    what, pinned = f"{package} {release}", f"{package}=={release}"
+    options = ("pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", get_base_python())
+    described = run_uv(what, *options, "--no-deps", "--format", "pylock.toml", "-", text=[pinned])
+    uploaded = [datetime.fromisoformat(text) for text in _UPLOADED.findall(described)]
+    until = ("--exclude-newer", (max(uploaded) + _MARGIN).isoformat()) if uploaded else ()
+    locked = run_uv(what, *options, *until, "-", text=[pinned, *wanted])
+    return {canonicalize_name(pin["name"]): pin["what"] for pin in PIN.finditer(locked)}
+
+
+def install_packages(what: str, requirements: Iterable[str], folder: Path) -> Path:
+    """Make an environment contain exactly these packages, without their requirements, and return its interpreter.
+
+    Packages that it contains already are kept, with their compiled modules.
+
+    Args:
+        what: what the environment is for, for messages.
+        requirements: a requirement with an exact version for each package.
+        folder: folder of the environment.
+
+    Raises:
+        Unusable: a package cannot be installed.
+    """
+    python = folder / "bin/python"
+    if not python.exists():
+        run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
+    run_uv(what, "pip", "sync", "--quiet", "--python", python, "-", text=[*requirements])
+    return python
+
+
+def list_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the names of the packages whose versions differ, or that only one of two environments has."""
+    return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))

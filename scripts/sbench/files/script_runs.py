@@ -1,0 +1,137 @@
+"""Run a script with releases of a package, or with other versions of its packages, and count its S3 requests."""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from sbench.build import dated_packages
+from sbench.build.release_range import Releases, Unusable
+from sbench.build.shell import get_clean_environment
+from sbench.files import buckets, budget, count_page
+from sbench.files.count import Count
+from sbench.files.count import Query as CountQuery
+from sbench.files.judged_releases import Say
+from sbench.probe.processes import run_process
+from sbench.probe.program import Problem
+
+# A run may take this many times as long as the slowest one before, but at least so many seconds.
+_SLOWER, _LEAST_LIMIT_S = 10, 60
+
+
+class Script(NamedTuple):
+    """A script, and what it needs.
+
+    Attributes:
+        path: path of the Python script.
+        cwd: its working directory.
+        folders: the folder of each bucket, by name; None for an empty bucket.
+        wanted: further requirements, such as "s3fs".
+    """
+
+    path: Path
+    cwd: str
+    folders: Mapping[str, Path | None]
+    wanted: Sequence[str]
+
+
+class ScriptRuns:
+    """The runs of a script.
+
+    Attributes:
+        of: the releases.
+        pins: the requirements with exact versions of each measured release, by package.
+        counts: the requests of each run, by name.
+        reasons: why releases could not be measured.
+    """
+
+    def __init__(self, script: Script, of: Releases, metric: str, scratch: Path, log: IO[str], say: Say) -> None:
+        """Prepare the runs.
+
+        Args:
+            script: the script.
+            of: the releases.
+            metric: name of a limit in a budget.
+            scratch: folder for the environment, which each run replaces.
+            log: file for the output of the script.
+            say: function that reports a line.
+        """
+        self.of, self._script, self._metric, self._log, self._say = of, script, metric, log, say
+        self._environment, self._limit_s = scratch / "environment", None
+        self.pins: dict[str, dict[str, str]] = {}
+        self.counts: dict[str, Count] = {}
+        self.reasons: dict[str, str] = {}
+
+    def measure_release(self, name: str) -> int:
+        """Measure a release with the other packages of its date, and return its figure.
+
+        Raises:
+            Unusable: it cannot be installed, or the script fails.
+        """
+        try:
+            self.pins[name] = dated_packages.resolve_release(self.of.package, name, self._script.wanted)
+            figure = self.measure_packages(name, self.pins[name])
+        except Unusable as problem:
+            self.reasons[name] = str(problem)
+            self._say(f"{name}: skipped: {problem}")
+            raise
+        self._say(f"{name}: {figure:,} {self._metric}{' (yanked)' * (name in self.of.withdrawn)}")
+        return figure
+
+    def measure_packages(self, name: str, pins: Mapping[str, str]) -> int:
+        """Measure an environment of exactly these packages, and return its figure.
+
+        Raises:
+            Unusable: a package cannot be installed, or the script fails.
+        """
+        python = dated_packages.install_packages(name, pins.values(), self._environment)
+        self.counts[name] = self._run_script(name, python)
+        return self.read_figure(name)
+
+    def read_figure(self, name: str) -> int:
+        """Return the metric of a run."""
+        return budget.measure_requests(self.counts[name].requests)[self._metric]
+
+    def check_repeat(self, name: str) -> None:
+        """Run the script again in the environment of the last run.
+
+        Raises:
+            Problem: the figure is another one.
+        """
+        figure = self.read_figure(name)
+        self.counts[name] = self._run_script(name, self._environment / "bin/python")
+        if (again := self.read_figure(name)) != figure:
+            raise Problem(
+                f"with {self.of.package} {name}, the script made {figure:,} {self._metric}, and in a second run"
+                f" {again:,}; change it so that its requests repeat exactly"
+            )
+
+    def write_page(self, name: str, folder: Path) -> Path:
+        """Write the page with the requests of a run, and return its path."""
+        page, script = folder / f"{name}.html", self._script
+        query = CountQuery(script.folders, ["python", script.path.name], script.cwd, {})
+        count_page.write_page(self.counts[name], query, 0, page)
+        return page
+
+    def _run_script(self, name: str, python: Path) -> Count:
+        script, log = self._script, self._log
+        print(f"## {name}", file=log, flush=True)
+        begin = log.seek(0, os.SEEK_END)
+        with buckets.serve_buckets(script.folders, {}, anonymous=True) as served, buckets.unset_profile():
+            env = get_clean_environment() | served.variables
+            env["PATH"] = f"{python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+            command, began = [str(python), str(script.path)], time.monotonic()
+            with run_process(command, log, env, cwd=script.cwd, stdin=subprocess.DEVNULL) as process:
+                try:
+                    status = process.wait(self._limit_s)
+                except subprocess.TimeoutExpired:
+                    raise Unusable(f"the script did not end within {self._limit_s:.0f} s") from None
+            seconds, requests = time.monotonic() - began, served.read_requests()
+        if status:
+            log.seek(begin)
+            last = ([line.strip() for line in log if line.strip()] or ["it printed nothing"])[-1]
+            raise Unusable(f"the script ended with status {status}: {last}")
+        self._limit_s = max(self._limit_s or _LEAST_LIMIT_S, _SLOWER * seconds)
+        return Count(status, seconds, requests)

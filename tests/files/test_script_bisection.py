@@ -1,0 +1,160 @@
+"""Which releases changed the requests of a script: the search, and made-up packages of an index on this machine."""
+
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from conftest import copy_project, sbench
+from toy_index import Release, serve_index
+
+from sbench.build import dated_packages
+from sbench.build.release_range import Unusable
+from sbench.cli.__main__ import main
+from sbench.files.script_bisection import Change, find_changes, measure_range
+from sbench.probe.program import Problem
+
+# A release with this figure cannot be measured.
+BROKEN = -1
+
+
+def search(sequence: list[int], most: int) -> tuple[list[str], dict[str, int | None]]:
+    """Return the names of a sequence of figures, and the figures that a search measures."""
+    names = [f"{place}" for place in range(len(sequence))]
+    table = dict(zip(names, sequence, strict=True))
+
+    def measure(name: str) -> int:
+        assert name not in measured, f"{name} is measured twice"
+        if table[name] == BROKEN:
+            raise Unusable(name)
+        return table[name]
+
+    measured: dict[str, int | None] = {name: table[name] for name in (names[0], names[-1])}
+    measure_range(names, measured, measure, most)
+    return names, measured
+
+
+def test_every_change_is_named_if_all_releases_may_be_measured():
+    draw = random.Random(1)
+    for _ in range(300):
+        length = draw.randint(2, 14)
+        sequence = [draw.choice([1, 1, 2, 3, BROKEN]) for _ in range(length)]
+        sequence[0], sequence[-1] = draw.choice([1, 2]), draw.choice([1, 2])
+        names, measured = search(sequence, length)
+        usable = [place for place, figure in enumerate(sequence) if figure != BROKEN]
+        pairs = [
+            (names[low], names[high]) for low, high in itertools.pairwise(usable) if sequence[low] != sequence[high]
+        ]
+        assert [change[:2] for change in find_changes(names, measured)] == pairs
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 100, 1000])
+def test_a_single_change_takes_as_many_steps_as_a_binary_search(length: int):
+    for place in {1, length // 2, length - 1}:
+        sequence = [1] * place + [2] * (length - place)
+        names, measured = search(sequence, 2)
+        assert find_changes(names, measured) == [Change(names[place - 1], names[place], [], "")]
+        assert len(measured) <= 2 + length.bit_length()
+
+
+def test_between_equal_figures_no_more_than_the_given_number_is_measured():
+    assert len(search([1] * 100, 24)[1]) == 24
+    assert len(search([1] * 100, 2)[1]) == 2
+
+
+def test_a_change_that_is_undone_names_the_release_that_undoes_it():
+    names, measured = search([1, 1, 4, BROKEN, 4, 1, 2], 7)
+    assert find_changes(names, measured) == [
+        Change("1", "2", [], "5"),
+        Change("4", "5", [], ""),
+        Change("5", "6", [], ""),
+    ]
+    # The release that cannot be measured may contain the change.
+    assert find_changes(["a", "b", "c"], {"a": 1, "b": None, "c": 2}) == [Change("a", "c", ["b"], "")]
+
+
+READ = """
+import os, urllib.request
+{top}
+def read():
+    for _ in range({times} + {more}):
+        urllib.request.urlopen(os.environ["SBENCH_URL"] + "/a.bin").read()
+"""
+# Figures of the releases 1.0 to 1.11 of a toy, without what its dependency adds.
+TIMES = [2, 2, 3, 3, 7, 7, 3, BROKEN, 4, 5, 5, 5]
+
+
+def list_toys() -> list[Release]:
+    """Return twelve releases of a toy, and three of its dependency, which is published with 1.9 and before 1.10."""
+    releases = []
+    for number, times in enumerate(TIMES):
+        top = "raise ImportError('this release is broken')" if times == BROKEN else "import toypart"
+        code = READ.format(top=top, times=max(times, 0), more="toypart.MORE")
+        releases.append(Release("toyreader", f"1.{number}", f"2025-01-{number + 1:02}T12:00:00Z", code, ("toypart",)))
+    for version, day, more in (("0.1", "2024-12-01", 0), ("0.2", "2025-01-10", 10), ("0.3", "2025-01-11", 30)):
+        releases.append(Release("toypart", version, f"{day}T11:00:00Z", f"MORE = {more}\n"))
+    return releases
+
+
+@pytest.mark.late
+def test_six_changes_in_twelve_releases_are_named_with_their_causes(tmp_path: Path):
+    clone = copy_project(tmp_path / "clone")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.bin").write_bytes(bytes(1000))
+    (tmp_path / "wheels").mkdir()
+    script = tmp_path / "mine.py"
+    script.write_text("import toyreader\ntoyreader.read()\n", encoding="utf-8")
+    words = ("bisect", "toyreader", "1.0", "1.11", "--script", script, "--folders", tmp_path / "data")
+    with serve_index(list_toys(), tmp_path / "wheels") as variables:
+        done = sbench(*words, cwd=clone, env=os.environ | variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((clone / "results/bisect-toyreader-1.0-1.11/bisect.json").read_text(encoding="utf-8"))
+    named = {(change["before"], change["after"]): change for change in result["changes"]}
+    assert list(named) == [
+        ("1.1", "1.2"), ("1.3", "1.4"), ("1.5", "1.6"), ("1.6", "1.8"), ("1.8", "1.9"), ("1.9", "1.10"),
+    ]  # fmt: skip
+    assert named["1.3", "1.4"]["undone"] == "1.6"
+    assert named["1.6", "1.8"]["skipped"] == ["1.7"]
+    assert "ImportError: this release is broken" in result["skipped"]["1.7"]
+    causes = {pair: [tuple(cause.values()) for cause in change["causes"]] for pair, change in named.items()}
+    assert causes["1.1", "1.2"] == [("toyreader 1.2", 2, 3)]
+    # Both packages changed at once; the next change is only one of the dependency.
+    assert causes["1.8", "1.9"] == [("toyreader 1.9", 4, 5), ("toypart 0.2", 5, 15)]
+    assert causes["1.9", "1.10"] == [("toypart 0.3", 15, 35)]
+    assert "toyreader 1.3 → 1.4 changed requests from 3 to 7; 1.6 undoes it" in done.stdout
+    assert "  GET /data/a.bin: 3 → 7\n" in done.stdout
+    assert "  toypart 0.2: 5 → 15\n" in done.stdout
+    assert str(tmp_path) not in json.dumps(result)
+    assert {"1.1.html", "1.10.html"} <= {path.name for path in (clone / "results").glob("*/*.html")}
+
+
+def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with serve_index(list_toys(), tmp_path, dated=False) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        pins = dated_packages.resolve_release("toyreader", "1.0")
+        assert pins == {"toyreader": "toyreader==1.0", "toypart": "toypart==0.3"}
+        with pytest.raises(Unusable, match=r"^toyreader 9: "):
+            dated_packages.resolve_release("toyreader", "9")
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (["zarr", "1", "2", "--script", "none.py"], r"--script must be a Python script \(got .*none.py\)"),
+        (["zarr", "1", "2", "--script", "a.py", "--metric", "seconds"], "--metric must be one of get, head, "),
+        (["zarr", "1", "2", "--script", "a.py", "--metric", "connections"], "--metric must be one of get, head, "),
+        (["hdf5", "1", "2", "--script", "a.py"], "with --script, name a package and two of its releases"),
+        (["zarr", "1", "2", "--script", "a.py", "--clone", "x"], "with --script, name a package and two of its"),
+        (["zarr", "1", "2", "--script", "a.py", "--most", "1"], r"--most must be 2 or more \(got 1\)"),
+        (["own-name", "1", "2", "--script", "a.py"], r"would import .*/own_name instead of the releases"),
+        (["zarr", "1", "2", "--with", "s3fs"], "--folders, --with and --most need --script"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(words: list[str], line: str, tmp_path: Path):
+    (tmp_path / "a.py").touch()
+    (tmp_path / "own_name").mkdir()
+    with pytest.raises(Problem, match=line):
+        main(["bisect", *(str(tmp_path / word) if word.endswith(".py") else word for word in words)])
