@@ -273,3 +273,55 @@ def test_a_machine_is_known_by_its_kind_and_its_node_also_where_that_is_hidden()
     assert machine != session_records.name_machine(host | {"node": "node-18.lab"})
     assert machine.split()[0] != session_records.name_machine(host | {"cpu": "another"}).split()[0]
     assert session_records.name_machine({}) == ""
+
+
+def grow(shift: float, seed: int, paired: bool, each: int = 12, cells: int = 8) -> tuple[bool, bool]:
+    """Return whether a comparison was called different at some look while both sides grew, and at the last one.
+
+    The sides are measured in turn, and compared after each session from the fourth (the sixth pair) on.
+    """
+    base, other = sides(shift, cells, (each, each), seed)
+    times = [[f"{2 * number + side:03}" for number in range(each)] for side in (0, 1)]
+    called = []
+    for number in range(sessions.LEAST_PAIRS if paired else sessions.LEAST, each + 1):
+        judged = sessions.judge_sessions(
+            base[:number], other[:number], paired, 1e-9, times=[of_side[:number] for of_side in times]
+        )
+        called.append([one.verdict in ("faster", "slower") for one in judged])
+    return any(map(any, called)), called[-1][0]
+
+
+@pytest.mark.rule(5)
+@pytest.mark.rule(17)
+@pytest.mark.thorough
+@pytest.mark.parametrize("paired", [False, True])
+def test_sides_that_are_compared_after_each_session_are_rarely_called_different(paired: bool):
+    """Without the looks, a sixth of these families is wrong at one of them."""
+    assert sum(grow(0, seed, paired)[0] for seed in range(200)) <= 18
+    assert sum(grow(0.06, seed, paired)[1] for seed in range(50)) >= 45
+
+
+@pytest.mark.rule(5)
+def test_the_first_look_has_the_p_of_a_single_comparison():
+    base, other = sides(0.05)
+    times = [[f"{number}{side}" for number in range(4)] for side in "ab"]
+    looked = sessions.judge_sessions(base, other, times=times)
+    alone = sessions.judge_sessions(base, other)
+    assert [one.p for one in looked] == pytest.approx([one.p for one in alone])
+
+
+@pytest.mark.rule(5)
+def test_the_order_in_which_sessions_came_decides_what_earlier_looks_saw():
+    base, other = sides(0.04, of=(8, 8), seed=3)
+    in_turn = [[f"{number:02}{side}" for number in range(8)] for side in "ab"]
+    reverse = [names[::-1] for names in in_turn]
+    p, back = ([one.p for one in sessions.judge_sessions(base, other, times=times)] for times in (in_turn, reverse))
+    assert p != back
+    # The figures themselves do not depend on it.
+    assert [one.ratio for one in sessions.judge_sessions(base, other, times=in_turn)] == [
+        one.ratio for one in sessions.judge_sessions(base, other, times=reverse)
+    ]
+    missing = other.copy()
+    missing[:5, 1] = np.nan
+    judged = sessions.judge_sessions(base, missing, times=in_turn)
+    assert [one.verdict == Outcome.TOO_FEW for one in judged] == [False, True, False]

@@ -292,22 +292,26 @@ def _judge_cells(
         )
     if not pairs:
         return []
-    base, other, *means = (
+    tables_of = [
         _compute_session_logs([pair[side] for pair in pairs], how, units and units[side])
         for how in ("median", "mean")
         for side in (0, 1)
-    )
+    ]
+    base, other, *means = (table.to_numpy(copy=True) for table in tables_of)
+    times = [list(table.index) for table in tables_of[:2]]
     apart = [_has_different_data(pair) for pair in pairs]
     other[:, apart] = np.nan
-    judged = sessions.judge_sessions(base, other, bool(units), equivalence_percent, means=means)
+    judged = sessions.judge_sessions(base, other, bool(units), equivalence_percent, means=means, times=times)
     return [
         one._replace(verdict=Outcome.NOT_COMPARABLE) if is_apart else one
         for one, is_apart in zip(judged, apart, strict=True)
     ]
 
 
-def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
-    """Return the natural logarithm of each session's median or mean, as an array of shape (sessions, cells).
+def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> pd.DataFrame:
+    """Return the natural logarithm of each session's median or mean, with a row per session and a column per cell.
+
+    The index contains the sessions, each beginning with its time.
 
     Args:
         cells: records of one side, per cell.
@@ -317,7 +321,7 @@ def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list |
     valid = map(_select_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
-    return np.log(table.to_numpy(float).reshape(-1, len(cells)))
+    return np.log(table.astype(float))
 
 
 def _has_different_data(pair: Pair) -> bool:

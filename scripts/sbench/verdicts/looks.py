@@ -20,7 +20,6 @@ from sbench.verdicts.stats import (
     FIRST_LEVEL,
     LEVEL,
     Estimate,
-    Flags,
     Floats,
     Verdict,
     choose_outcome,
@@ -86,6 +85,38 @@ class State(NamedTuple):
         if self.verdict.verdict == Outcome.SAME:
             return SAME
         return DECIDED if self.verdict.verdict in ORDERED else GIVEN_UP if self.is_given_up else OPEN
+
+
+class Paths:
+    """The largest |t| of a family over all looks, under each of many rearrangements of its data."""
+
+    def __init__(self, number: int) -> None:
+        """Begin before the first look, with this number of rearrangements."""
+        self._crossed, self._exceeding = np.zeros(number, dtype=bool), np.zeros(number)
+
+    def look(self, t: Floats, spent: float) -> tuple[float, Floats]:
+        """Add a look.
+
+        Args:
+            t: |t|, an array (rearrangements, comparisons); the first rearrangement is the data as measured.
+            spent: the cumulative error level.
+
+        Returns:
+            The smallest threshold for which the fraction of rearrangements that have ever crossed a threshold is at
+            most `spent`, and the measured |t| of each comparison as a multiple of it.
+        """
+        largest = t.max(axis=1)
+        allowed = math.floor(spent * len(largest)) - int(self._crossed.sum())
+        free = np.sort(largest[~self._crossed])[::-1]
+        critical = math.inf if allowed <= 0 else float(free[allowed]) if allowed < len(free) else 0.0
+        self._crossed = self._crossed | (largest > critical * (1 + 1e-9))
+        self._exceeding = np.maximum(self._exceeding, _divide(largest, critical))
+        return critical, _divide(t[0], critical)
+
+    def compute_p(self, shares: Floats) -> Floats:
+        """Return the fraction of rearrangements that reached these multiples of the threshold at some look."""
+        p: Floats = (self._exceeding[:, None] >= shares * (1 - 1e-9)).mean(axis=0)
+        return p
 
 
 def list_looks(first: int, most: int) -> list[int]:
@@ -157,7 +188,7 @@ def judge_looks(
     count, bound = d.shape[1], math.log1p(equivalence_percent / 100)
     d = d if beside is None else np.hstack([d, beside])
     flips = _build_flips(max(schedule.most, len(d)), seed)
-    crossed, exceeding = np.zeros(len(flips), dtype=bool), np.zeros(len(flips))
+    paths = Paths(len(flips))
     states: list[list[State]] = [[] for _ in range(count)]
     for look, (blocks, level) in enumerate(zip(schedule.ends, schedule.levels, strict=True), 1):
         rows = d[:blocks]
@@ -168,10 +199,8 @@ def judge_looks(
         critical = math.inf
         if enough.any():
             t = compute_flipped_t(rows[:, enough], flips[:, :blocks])
-            critical = _choose_threshold(t.max(axis=1), crossed, level)
-            crossed = crossed | (t.max(axis=1) > critical * (1 + 1e-9))
-            exceeding = np.maximum(exceeding, _divide(t.max(axis=1), critical))
-            p[enough] = (exceeding[:, None] >= _divide(t[0], critical) * (1 - 1e-9)).mean(axis=0)
+            critical, shares = paths.look(t, level)
+            p[enough] = paths.compute_p(shares)
             error[enough] = np.nanstd(rows[:, enough], axis=0, ddof=1) / np.sqrt(n[enough])
             t_measured[enough] = t[0]
         rejected = t_measured > critical * (1 + 1e-9)
@@ -230,21 +259,6 @@ def compute_shift_p(d: Floats, first: int, seed: int = 1) -> float:
         squares = (sum_later / n_later - sum_first / n_first) ** 2 / (1 / n_later + 1 / n_first)
     sums = np.nansum(squares, axis=1)
     return float((sums >= sums[0] * (1 - 1e-9)).mean())
-
-
-def _choose_threshold(largest: Floats, crossed: Flags, spent: float) -> float:
-    """Return the smallest threshold for which the fraction of flips that have ever crossed it is at most `spent`.
-
-    Args:
-        largest: the largest |t| of the family under each flip.
-        crossed: which flips crossed the threshold at earlier looks.
-        spent: the cumulative error level.
-    """
-    allowed = math.floor(spent * len(largest)) - int(crossed.sum())
-    free = np.sort(largest[~crossed])[::-1]
-    if allowed <= 0:
-        return math.inf
-    return float(free[allowed]) if allowed < len(free) else 0.0
 
 
 def _divide(t: Floats, critical: float) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from sbench.verdicts import MIN_BLOCKS, stats
+from sbench.verdicts import MIN_BLOCKS, looks, stats
 from sbench.verdicts.outcomes import Outcome
 from sbench.verdicts.stats import Flags, Floats, Verdict
 
@@ -94,6 +94,7 @@ def judge_sessions(
     equivalence_percent: float = 5,
     seed: int = 1,
     means: Sequence[Floats] = (),
+    times: Sequence[Sequence[str]] = (),
 ) -> list[Verdict]:
     """Return a verdict for each comparison of a family, by the tests of METHOD 17, with the session as the unit.
 
@@ -106,6 +107,9 @@ def judge_sessions(
         seed: seed of the splits, if there are too many to enumerate.
         means: ln of the sessions' mean times of both sides, if `base` and `other` are medians. The verdict `same` then
             also requires the CI of the ratio of means to lie within the same bounds.
+        times: the start times of the sessions of both sides. If given, the sides may have been compared before, as
+            sessions were added: a verdict is reached at 4, 6, 8, 10, 12, 16 … sessions of the smaller side (or from 6
+            pairs on), and all these looks together have the error level of one.
 
     Without pairs, the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
     Mathematical Statistics 34, 1963), with the CI of the exact rank-sum test. The permutation test splits all sessions
@@ -118,10 +122,10 @@ def judge_sessions(
     """
     bound = math.log1p(equivalence_percent / 100)
     if paired:
-        judged = stats.judge_family(other - base, equivalence_percent, seed)
+        judged = _judge_pairs(other - base, equivalence_percent, seed, bool(times))
         low, high = stats.compute_bootstrap_interval(means[1] - means[0]) if means else np.zeros((2, len(judged)))
     else:
-        judged = _judge_unpaired(base, other, bound, seed)
+        judged = _judge_unpaired(base, other, bound, seed, times)
         shifts = [_estimate_shift(*columns) for columns in zip(means[0].T, means[1].T, strict=True)] if means else []
         low, high = np.array(shifts).T[1:] if shifts else np.zeros((2, len(judged)))
     apart = _is_beyond(low, high, bound)
@@ -131,18 +135,62 @@ def judge_sessions(
     ]
 
 
-def _judge_unpaired(base: Floats, other: Floats, bound: float, seed: int) -> list[Verdict]:
+def _judge_pairs(d: Floats, equivalence_percent: float, seed: int, with_looks: bool) -> list[Verdict]:
+    judged = stats.judge_family(d, equivalence_percent, seed)
+    if not with_looks or len(d) < LEAST_PAIRS:
+        return judged
+    ends, flips = _list_looks(LEAST_PAIRS, len(d)), stats.build_flips(len(d), seed)
+    rows = [np.where(stats.has_enough_blocks(d[:end]), d[:end], np.nan) for end in ends]
+    t = [stats.compute_flipped_t(of_look, flips[:, :end]) for end, of_look in zip(ends, rows, strict=True)]
+    joint_p, level = _combine_looks(ends, t)
+    bound = math.log1p(equivalence_percent / 100)
+    outcomes = [
+        stats.choose_outcome(math.log(one.low), math.log(one.high), p, level, bound)
+        for one, p in zip(judged, joint_p, strict=True)
+    ]
+    return [
+        one if one.verdict == Outcome.TOO_FEW else one._replace(p=float(p), verdict=outcome)
+        for one, p, outcome in zip(judged, joint_p, outcomes, strict=True)
+    ]
+
+
+def _list_looks(least: int, number: int) -> list[int]:
+    """Return the numbers of sessions, or pairs, up to the present one at which sides are compared."""
+    return [least, *(end for end in looks.LOOKS if least < end <= number)]
+
+
+def _combine_looks(ends: Sequence[int], t: Sequence[Floats]) -> tuple[Floats, float]:
+    """Return the p of each comparison over all looks, and the level for it.
+
+    The first look, at n sessions, spends 1/32, and all looks up to N sessions spend 0.05 - (0.05 - 1/32) n / N, so that
+    the number of sessions need not be known in advance.
+
+    Args:
+        ends: the number of sessions, or pairs, at each look.
+        t: |t| at each look, an array (rearrangements, comparisons) with the sessions as measured first.
+    """
+    levels = [stats.LEVEL - (stats.LEVEL - stats.FIRST_LEVEL) * ends[0] / end for end in ends]
+    paths = looks.Paths(len(t[0]))
+    shares = [paths.look(of_look, level)[1] for of_look, level in zip(t, levels, strict=True)]
+    # A comparison that crossed its threshold at an earlier look has crossed it.
+    return paths.compute_p(np.max(shares, axis=0)), levels[-1]
+
+
+def _judge_unpaired(
+    base: Floats, other: Floats, bound: float, seed: int, times: Sequence[Sequence[str]]
+) -> list[Verdict]:
     counts = np.minimum(*(np.isfinite(side).sum(axis=0) for side in (base, other)))
     enough, p = counts >= LEAST, np.full(base.shape[1], math.nan)
-    ends = np.full((2, base.shape[1]), math.nan)
+    ends, level = np.full((2, base.shape[1]), math.nan), stats.LEVEL
     if enough.any():
         p[enough], ends[:, enough] = _compute_welch(base[:, enough], other[:, enough])
-        p[enough] = np.maximum(p[enough], _compute_adjusted_p(base[:, enough], other[:, enough], seed))
+        of_splits, level = _test_splits(base[:, enough], other[:, enough], seed, times)
+        p[enough] = np.maximum(p[enough], of_splits)
     verdicts = []
     for column, (is_enough, n) in enumerate(zip(enough, counts, strict=True)):
         centre, low, high = _estimate_shift(base[:, column], other[:, column])
         low, high = np.fmin(low, ends[0, column]), np.fmax(high, ends[1, column])
-        verdict = stats.choose_outcome(low, high, p[column], stats.LEVEL, bound) if is_enough else Outcome.TOO_FEW
+        verdict = stats.choose_outcome(low, high, p[column], level, bound) if is_enough else Outcome.TOO_FEW
         numbers = (*np.exp([centre, low, high]).tolist(), float(p[column]), math.nan)
         verdicts.append(Verdict(verdict, int(n), *numbers))
     return verdicts
@@ -182,24 +230,48 @@ def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
     return of_sign[signs.pop()] if len(signs) == 1 else Outcome.DEPENDS
 
 
-def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
-    """Return the p of each comparison, adjusted for the family.
+def _test_splits(base: Floats, other: Floats, seed: int, times: Sequence[Sequence[str]]) -> tuple[Floats, float]:
+    """Return the p of each comparison, adjusted for the family and for all looks, and the level for it.
 
-    It is the proportion of splits whose largest |t| is at least the |t| of the comparison.
+    p is the proportion of splits whose largest |t| is at least the |t| of the comparison. With times, each split is
+    followed over the looks, which are after the sessions with which the smaller side reached 4, 6, 8 … sessions.
     """
     values = np.vstack([other, base])
+    splits = _build_splits(len(other), len(values), seed)
+    if not times:
+        t = _compute_split_t(splits, values)
+        return (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0), stats.LEVEL
+    order = np.argsort(np.array([*times[1], *times[0]]), kind="stable")
+    values, splits = values[order], splits[:, order]
+    smaller = np.minimum(np.cumsum(splits[0]), np.cumsum(1 - splits[0])).astype(int)
+    numbers = _list_looks(LEAST, smaller[-1])
+    ends = [int(np.searchsorted(smaller, number)) + 1 for number in numbers]
+    of_looks = []
+    for end in ends:
+        sides = (np.isfinite(values[:end][splits[0, :end] == side]).sum(axis=0) for side in (0, 1))
+        enough = np.minimum(*sides) >= LEAST
+        of_looks.append(np.where(enough, _compute_split_t(splits[:, :end], values[:end]), 0))
+    return _combine_looks(numbers, of_looks)
+
+
+def _compute_split_t(splits: Floats, values: Floats) -> Floats:
+    """Return |t| of two sides as an array (splits, comparisons); 0 for splits with an empty side.
+
+    Args:
+        splits: 1 for the sessions of one side, an array (splits, sessions).
+        values: the sessions, an array (sessions, comparisons), NaN if missing.
+    """
     present, filled = np.isfinite(values), np.nan_to_num(values)
     n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
-    spread = squares - total**2 / n
-    splits = _build_splits(len(other), len(values), seed)
+    spread = squares - total**2 / np.maximum(n, 1)
     ours, sums = splits @ present, splits @ filled
     with np.errstate(divide="ignore", invalid="ignore"):
-        between = np.where((ours > 0) & (ours < n), sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n, 0)
+        between = sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n
+        between = np.where((ours > 0) & (ours < n), between, 0)
         # All splits have the same total sum of squares, so |t| depends only on its share between the sides.
         share = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), between / spread, 0)
-        t = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
-    p: Floats = (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
-    return p
+        t: Floats = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
+    return np.nan_to_num(t, nan=0.0, posinf=math.inf)
 
 
 def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:

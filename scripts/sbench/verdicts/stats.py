@@ -185,7 +185,7 @@ def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tu
     Returns:
         The p of each comparison, adjusted for the family, and the critical |t| for p <= `level`.
     """
-    signs = _build_flips(len(d), seed)
+    signs = build_flips(len(d), seed)
     t = compute_flipped_t(d, signs)
     largest = t.max(axis=1)
     p = (largest[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
@@ -397,7 +397,7 @@ def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
 
 
 @cache
-def _build_flips(blocks: int, seed: int) -> Floats:
+def build_flips(blocks: int, seed: int) -> Floats:
     """Return the signs of sign flips, an array (flips, blocks), with the identity first.
 
     A flip and its negation give the same |t|, so the first sign is fixed where all flips are enumerated.
