@@ -41,7 +41,7 @@ mutants: setup ## change what judges in many small ways, for an hour or more, an
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@$(COMPILE) --output-file envs/workflow.lock envs/package.in envs/report.in envs/workflow.in envs/snakemake.in envs/mpi.in \
 		envs/fio.in envs/tools.in
-	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@for name in measure build go node clients; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
 	@sed -n 's/^\(zarr==.*[0-9]'\''*\) .*/\1/p' envs/arrays.lock >envs/.zarr && echo h5py | $(COMPILE) --excludes /dev/stdin \
 		--constraints envs/measure.lock --constraints envs/.zarr --output-file envs/readers.lock envs/readers.in; rm envs/.zarr

@@ -6,16 +6,20 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import nbformat
 import numpy as np
 import pytest
 from conftest import ROOT, artefact
 
+from sbench.build.shell import find_uv
 from sbench.files import ranges
 from sbench.files.buckets import name_bucket
 from sbench.files.ranges import Totals
@@ -346,19 +350,131 @@ CLIENTS = {
         "icechunk.Repository.create(place)\nprint(1000)",
         " PUT; ",
     ),
+    "zarr's ObjectStore": (
+        "import zarr\nfrom obstore.store import S3Store\nstore = zarr.storage.ObjectStore(S3Store(bucket))\n"
+        "array = zarr.create_array(store, name='z', shape=(8,), chunks=(4,), dtype='i1')\n"
+        "array[:] = 1\nprint(1000 * int(array[1]))",
+        " PUT; ",
+    ),
+    "xarray": (
+        "import xarray\nopened = xarray.open_dataset(f's3://{bucket}/a.h5', engine='h5netcdf', phony_dims='sort')\n"
+        "print(opened['x'].size)",
+        "2 requests: 1 GET, 1 HEAD",
+    ),
+}
+TLS = pytest.mark.parametrize("words", [(), ("--tls",)], ids=["http", "https"])
+
+
+def write_array(data: Path) -> None:
+    with h5py.File(data / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 250))
+
+
+@TLS
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_finds_the_server_by_its_environment(
+    client: str, words: tuple, data: Path, tmp_path: Path, with_readers: Path
+):
+    write_array(data)
+    python = artefact(with_readers / "readers.json")["python"]
+    code, line = CLIENTS[client]
+    program = f"import os\nbucket = os.environ['SBENCH_BUCKET']\n{code}"
+    done = count(tmp_path, data, "--anonymous", *words, "--", python, "-c", program)
+    assert (done.returncode, done.stdout.strip()) == (0, "1000"), done.stderr
+    assert line in done.stderr.splitlines()[0]
+
+
+@pytest.fixture(scope="session")
+def clients(once: Callable) -> Path:
+    """Return the folder with the programs of an environment with the clients of envs/clients.lock."""
+
+    def install(folder: Path) -> None:
+        fill = ("pip", "sync", "--quiet", "--require-hashes", "--python", folder / "env/bin/python")
+        for command in (("venv", "--quiet", folder / "env"), (*fill, ROOT / "envs/clients.lock")):
+            subprocess.run([find_uv(), *command], check=True)
+
+    return once("clients", install) / "env/bin"
+
+
+# Commands of each client, and texts in their output.
+COMMANDS = {
+    "AWS CLI": (["aws", "s3", "cp", "s3://my-data/a.bin", "copy.bin"], "download: s3://my-data/a.bin"),
+    "rasterio": (["python", "-c", "import rasterio\nprint(rasterio.open('s3://my-data/a.h5').shape)"], "(4, 250)"),
+    "tensorstore": (
+        [
+            *("python", "-c"),
+            "import os, tensorstore\nspec = {'driver': 's3', 'bucket': 'my-data', 'path': ''}\n"
+            "store = tensorstore.KvStore.open(spec | {'endpoint': os.environ['AWS_ENDPOINT_URL']}).result()\n"
+            "print(len(store['a.bin']))",
+        ],
+        "1000",
+    ),
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_each_client_finds_the_server_by_its_environment(client: str, data: Path, tmp_path: Path, with_readers: Path):
-    with h5py.File(data / "a.h5", "w") as file:
-        file["x"] = np.zeros(1000)
-    python = artefact(with_readers / "readers.json")["python"]
-    code, line = CLIENTS[client]
-    words = f"import os\nbucket = os.environ['SBENCH_BUCKET']\n{code}"
-    done = count(tmp_path, data, "--anonymous", "--", python, "-c", words)
-    assert (done.returncode, done.stdout.strip()) == (0, "1000"), done.stderr
-    assert line in done.stderr.splitlines()[0]
+@TLS
+@pytest.mark.parametrize("client", COMMANDS)
+def test_other_clients_find_the_server_with_keys(client: str, words: tuple, data: Path, tmp_path: Path, clients: Path):
+    write_array(data)
+    (program, *arguments), output = COMMANDS[client]
+    done = count(tmp_path, data, *words, "--", clients / program, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert output in done.stdout
+    assert " 1 GET" in done.stderr
+
+
+@TLS
+@pytest.mark.skipif(not shutil.which("gdalinfo"), reason="there is no gdalinfo: apt install gdal-bin")
+def test_gdal_finds_the_server_by_its_environment(words: tuple, data: Path, tmp_path: Path):
+    write_array(data)
+    done = count(tmp_path, data, *words, "--", "gdalinfo", 'HDF5:"/vsis3/my-data/a.h5"://x')
+    assert "Size is 250, 4" in done.stdout, done.stderr
+    assert "2 requests: 1 GET, 1 LIST; 1 connection" in done.stderr
+
+
+def test_over_tls_the_same_requests_are_counted(data: Path, tmp_path: Path, monkeypatch):
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_text("of this machine")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    code = "\n".join(GET.format("a.bin", held) for held in ("0-49", "50-99", "0-49"))
+    code += "\nfrom pathlib import Path\nprint(s3.meta.endpoint_url, Path(os.environ['SSL_CERT_FILE']).read_text())"
+    made = {}
+    for scheme, words in (("http", ()), ("https", ("--tls",))):
+        done = count(tmp_path, data, *words, "--json", "counts.json", code=code)
+        assert done.stdout.startswith(f"{scheme}://127.0.0.1:"), done.stderr
+        assert "of this machine" in done.stdout
+        made[scheme] = json.loads((tmp_path / "counts.json").read_text())
+    assert ["BEGIN CERTIFICATE" in done.stdout, "PRIVATE KEY" in done.stdout] == [True, False]
+    assert [counts["handshakes"] for counts in made.values()] == [{"all": 0, "failed": 0}, {"all": 1, "failed": 0}]
+    for key in ("requests", "connections", "gets", "objects"):
+        assert made["http"][key] == made["https"][key]
+
+
+@pytest.mark.parametrize("url", ["os.environ['SBENCH_URL']", "os.environ['SBENCH_URL'].replace('https', 'http')"])
+def test_who_does_not_trust_the_authority_is_named_as_the_cause(url: str, data: Path, tmp_path: Path):
+    code = (
+        f"import ssl, urllib.request\nnobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        f"try: urllib.request.urlopen({url}, context=nobody)\nexcept OSError: pass"
+    )
+    done = count(tmp_path, data, "--tls", "--anonymous", code=code)
+    assert done.stderr.startswith("1 TLS connection failed; the client may not read the variables with the file of")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("papermill",), ("jupyter", "nbconvert", "--execute", "--to=notebook", "--output=out.ipynb")],
+    ids=["papermill", "nbconvert"],
+)
+def test_requests_of_a_notebook_count(command: tuple, data: Path, tmp_path: Path):
+    program, *options = command
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    cells = [nbformat.v4.new_code_cell(WORDS + GET.format("a.bin", f"{low}-{low + 9}")) for low in (0, 10)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "in.ipynb")
+    outputs = ["out.ipynb"] if program == "papermill" else []
+    done = count(tmp_path, data, "--", Path(sys.executable).with_name(program), *options, "in.ipynb", *outputs)
+    assert done.returncode == 0, done.stderr
+    assert "2 requests: 2 GET; 2 connections\n20 B sent in 2 GETs" in done.stderr
 
 
 def test_without_the_option_a_request_needs_the_key(data: Path, tmp_path: Path):

@@ -20,6 +20,7 @@ def add_options(parser: Parser) -> None:
     add("--bucket", action="append", default=[], metavar="NAME=FOLDER", help="a folder with a name for its bucket")
     add("--in-place", action="store_true", help="let uploads change the folders (default: a scratch copy)")
     add("--anonymous", action="store_true", help="let requests without credentials read, such as those of curl")
+    add("--tls", action="store_true", help="serve https, with a certificate that most clients trust (docs/count.md)")
     add("--latency", type=int, default=0, metavar="MS", help="emulate this round-trip time in ms")
     add("--rate", type=float, default=0, metavar="MIB_S", help="emulate this rate of each connection in MiB/s")
     add("--top", type=int, default=10, metavar="N", help="objects to list (default: %(default)s)")

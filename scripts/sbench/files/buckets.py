@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 import sys
 import tempfile
 import urllib.parse
@@ -22,6 +23,7 @@ from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.stores import network as networks
 from sbench.stores import store as stores
+from sbench.stores import trust
 from sbench.stores.embedded import Served
 
 REGION, PROFILE = "us-east-1", "AWS_PROFILE"
@@ -32,6 +34,8 @@ LIST = "LIST"
 _LISTING = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "continuation-token"}
 _LISTING |= {"start-after", "fetch-owner", "versions", "x-id"}
 _SERVERS = ("versitygw", "toxiproxy")
+# Variables with the file of the authorities that a client trusts. curl and rasterio prefer the last two.
+_TRUST = (*trust.VARIABLES, "CURL_CA_BUNDLE", "GDAL_CURL_CA_BUNDLE")
 # The smallest amount of copied bytes that is reported.
 _WORTH_A_NOTE = 64 * networks.MIB
 # Rules of S3 for bucket names. Clients refuse other names before they send a request.
@@ -109,6 +113,7 @@ def serve_buckets(
     network: Mapping[str, float],
     in_place: bool = False,
     anonymous: bool = False,
+    encrypted: bool = False,
 ) -> Iterator[Buckets]:
     """Serve folders as buckets during a `with` block.
 
@@ -117,6 +122,7 @@ def serve_buckets(
         network: settings of the emulated network, as in a store's configuration entry.
         in_place: whether uploads go to the folders themselves; otherwise they go to a scratch copy.
         anonymous: whether requests without credentials may read.
+        encrypted: whether clients connect with TLS, with a certificate of an authority made for this block.
 
     Raises:
         Problem: a folder does not exist or cannot be read, or a server does not start.
@@ -133,7 +139,7 @@ def serve_buckets(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sbench-buckets-")))
         log = stack.enter_context((scratch / "servers.log").open("w", encoding="utf-8"))
         spec = {"kind": "s3", "bucket": next(iter(folders)), "region": REGION, "server": "embedded"}
-        spec |= {"anonymous": False, "sidecar": str(scratch / "metadata")}
+        spec |= {"anonymous": False, "sidecar": str(scratch / "metadata"), "tls": encrypted}
         (scratch / "metadata").mkdir()
         (scratch / "buckets").mkdir()
         notes: list[str] = []
@@ -149,6 +155,10 @@ def serve_buckets(
         store = stores.get_store(spec)
         served = stack.enter_context(store.serve_folder(binaries, scratch / "buckets", dict(network), log))
         variables = _list_variables(served, spec["bucket"])
+        if encrypted:
+            bundle = scratch / "authorities.pem"
+            bundle.write_text(_read_authorities() + served.proxy.fetch_authority(), encoding="utf-8")
+            variables |= dict.fromkeys(_TRUST, str(bundle))
         if anonymous:
             _allow_anonymous_reads(spec, variables, folders)
         buckets = Buckets(variables, scratch / "buckets", notes, served, _compute_gap(network))
@@ -157,14 +167,19 @@ def serve_buckets(
 
 
 @contextlib.contextmanager
-def unset_profile() -> Iterator[None]:
-    """Unset AWS_PROFILE during a `with` block: keys make it unnecessary, and clients fail if it does not exist."""
-    profile = os.environ.pop(PROFILE, None)
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set the variables of clients during a `with` block.
+
+    AWS_PROFILE is unset: keys make it unnecessary, and clients fail if it does not exist.
+    """
+    before = dict(os.environ)
+    os.environ.update(variables)
+    os.environ.pop(PROFILE, None)
     try:
         yield
     finally:
-        if profile is not None:
-            os.environ[PROFILE] = profile
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def get_network(network: Mapping[str, float]) -> tuple[float, float]:
@@ -203,7 +218,7 @@ def _count_methods(passed: Mapping) -> dict[str, dict[str, int]]:
 
 def _list_variables(served: Served, bucket: str) -> dict[str, str]:
     endpoint, (access_key, secret_key) = served.endpoint, served.credentials.values()
-    host = urllib.parse.urlsplit(endpoint).netloc
+    url = urllib.parse.urlsplit(endpoint)
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT_URL_S3": endpoint,
@@ -220,8 +235,8 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
         # fsspec, which passes them to s3fs.
         "FSSPEC_S3_ENDPOINT_URL": endpoint,
         # GDAL.
-        "AWS_S3_ENDPOINT": host,
-        "AWS_HTTPS": "NO",
+        "AWS_S3_ENDPOINT": url.netloc,
+        "AWS_HTTPS": "YES" if url.scheme == "https" else "NO",
         "AWS_VIRTUAL_HOSTING": "FALSE",
         **{name: ",".join(filter(None, (os.environ.get(name), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")},
         "SBENCH_BUCKET": bucket,
@@ -229,10 +244,23 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
     }
 
 
+def _read_authorities() -> str:
+    """Return the PEM certificates of the authorities that clients trust here; empty if no file is readable."""
+    paths = ssl.get_default_verify_paths()
+    # Debian has a file with all certificates only in the folder of certificates.
+    bundles = [os.environ.get(name, "") for name in _TRUST]
+    bundles += [paths.cafile or "", os.path.join(paths.openssl_capath, "ca-certificates.crt")]
+    for bundle in bundles:
+        if os.path.isfile(bundle) and os.access(bundle, os.R_OK):
+            return Path(bundle).read_text(encoding="utf-8", errors="replace") + "\n"
+    return ""
+
+
 def _allow_anonymous_reads(spec: dict, env: Mapping[str, str], buckets: Iterable[str]) -> None:
     from sbench.stores.s3 import client
 
-    with unset_profile():
+    # botocore reads some of them, such as the authorities to trust, only from the environment of its process.
+    with set_variables(env):
         s3 = client.build_client(spec, env)
     for name in buckets:
         there = [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]

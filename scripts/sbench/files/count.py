@@ -35,6 +35,7 @@ class Query(NamedTuple):
         network: settings of the emulated network; missing settings mean no delay and no rate limit.
         in_place: whether uploads go to the folders themselves.
         anonymous: whether requests without credentials may read.
+        encrypted: whether the program connects with TLS.
     """
 
     folders: Mapping[str, Path | None]
@@ -43,6 +44,7 @@ class Query(NamedTuple):
     network: Mapping[str, float]
     in_place: bool = False
     anonymous: bool = False
+    encrypted: bool = False
 
 
 class Count(NamedTuple):
@@ -76,7 +78,8 @@ def build_query(given: argparse.Namespace) -> Query:
         raise Problem(f"--top must be 0 or more (got {given.top})")
     network = {"latency_ms": given.latency, "per_connection_mib_s": given.rate}
     network = {key: value for key, value in network.items() if value}
-    return Query(folders, given.after, given.called_from, network, given.in_place, given.anonymous)
+    serving = (given.in_place, given.anonymous, given.tls)
+    return Query(folders, given.after, given.called_from, network, *serving)
 
 
 def name_folders(plain: Sequence[str], named: Sequence[str], called_from: str) -> dict[str, Path | None]:
@@ -136,13 +139,13 @@ def count_requests(query: Query) -> Count:
     command = query.command[0]
     if os.sep not in command and not shutil.which(command):
         raise Problem(f"the command {command} was not found in PATH; write it after -- as you would without sbench")
-    serving = buckets.serve_buckets(query.folders, query.network, query.in_place, query.anonymous)
+    serving = buckets.serve_buckets(query.folders, query.network, query.in_place, query.anonymous, query.encrypted)
     # A signal ends the block by an exception, so that the scratch copy is removed.
     with _handle_signals(_FORWARDED, _exit_on_signal), serving as served:
         print(*served.notes, sep="\n", end="\n" * bool(served.notes), file=sys.stderr, flush=True)
         began = time.monotonic()
-        with buckets.unset_profile():
-            env = os.environ | served.variables
+        with buckets.set_variables(served.variables):
+            env = dict(os.environ)
         status = _run_command(query.command, query.cwd, env)
         return Count(status, time.monotonic() - began, served.read_requests())
 

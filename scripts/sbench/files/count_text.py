@@ -16,6 +16,10 @@ NO_REQUESTS = (
     "no request reached the server; the client may not read AWS_ENDPOINT_URL (docs/count.md lists the variable of each"
     " client), or the program may read local files"
 )
+_NO_TRUST = (
+    "the client may not read the variables with the file of authorities to trust (docs/count.md lists them), or it does"
+    " not use TLS"
+)
 
 
 def report(count: Count, query: Query, top: int, path: Path | None = None) -> None:
@@ -35,6 +39,7 @@ def build_json(count: Count, query: Query) -> dict:
         "seconds": count.seconds,
         "requests": requests.methods,
         "connections": requests.passed["connections"],
+        "handshakes": {"all": requests.passed["handshakes"], "failed": requests.passed["refused"]},
         "network": dict(query.network),
         "gets": totals._asdict(),
         "objects": {name: totals._asdict() for name, totals in requests.objects.items()},
@@ -45,8 +50,15 @@ def build_json(count: Count, query: Query) -> dict:
 def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     """Yield the lines of the report; `top` is the number of objects to list."""
     requests, methods = count.requests, count.requests.methods
+    handshakes, refused = requests.passed["handshakes"], requests.passed["refused"]
+    # Some clients judge the certificate after the handshake.
+    if refused or (handshakes and not methods):
+        yield f"{sizes.format_count(refused or handshakes, 'TLS connection')} failed; {_NO_TRUST}"
     if not methods and not requests.counted:
-        yield f"the program ended with status {count.status}" if count.status else NO_REQUESTS
+        if count.status:
+            yield f"the program ended with status {count.status}"
+        elif not handshakes:
+            yield NO_REQUESTS
         return
     number = sum(numbers["count"] for numbers in methods.values())
     failed = sum(numbers["failed"] for numbers in methods.values())

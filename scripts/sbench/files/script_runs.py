@@ -119,8 +119,8 @@ class ScriptRuns:
         script, log = self._script, self._log
         print(f"## {name}", file=log, flush=True)
         begin = log.seek(0, os.SEEK_END)
-        with buckets.serve_buckets(script.folders, {}, anonymous=True) as served, buckets.unset_profile():
-            env = get_clean_environment() | served.variables
+        with buckets.serve_buckets(script.folders, {}, anonymous=True) as served:
+            env = buckets.build_environment(get_clean_environment(), served.variables)
             env["PATH"] = f"{python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
             command, began = [str(python), str(script.path)], time.monotonic()
             with run_process(command, log, env, cwd=script.cwd, stdin=subprocess.DEVNULL) as process:
