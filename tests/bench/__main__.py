@@ -17,7 +17,7 @@ from rich.table import Table
 
 from sbench.probe import host
 from sbench.probe.program import Problem, run_main
-from tests.bench import adaptive, advice, false_answers, false_verdicts, instruments, null_cells, project, scale
+from tests.bench import adaptive, advice, counts, false_answers, false_verdicts, instruments, null_cells, project, scale
 from tests.bench.common import Row
 
 _TWO, _ROUND = {"runs": 2}, {"rounds": 1}
@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, tuple[Callable[..., Iterator[Row]], dict[str, object]]] = 
     "limits": (false_answers.judge_volumes, _TWO),
     "releases": (false_answers.bisect_releases, _TWO),
     "instruments": (instruments.measure_network, {"megabytes": 4} | _ROUND),
+    "counts": (counts.compare_counts, {"requests": 200, "gets": 20}),
     "cell": (null_cells.measure_null_cells, {"repeats": 1, "starts": 1}),
     "plan": (scale.plan_cells, {"cells": 50} | _ROUND),
     "report": (scale.report_records, {"records": 96} | _ROUND),

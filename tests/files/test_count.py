@@ -258,6 +258,13 @@ def test_a_head_in_two_pieces_and_ranges_as_the_server_answers_them(data: Path, 
     assert gets == {"requests": 3, "sent": 2010, "distinct": 1000, "repeated": 2, "runs": 1}
 
 
+def test_of_an_aborted_upload_the_bytes_that_arrived_count(data: Path, tmp_path: Path):
+    code = RAW + "connection.sendall(head.replace(b'GET', b'PUT') + b'Content-Length: 1000\\r\\n\\r\\n' + bytes(10))"
+    done = count(tmp_path, data, code=code)
+    assert done.stderr.startswith("1 request: 1 PUT; 1 failed; 1 connection"), done.stderr
+    assert "\n10 B uploaded\n" in done.stderr
+
+
 def test_links_pipes_and_loops_do_not_stop_or_hang_it(data: Path, tmp_path: Path):
     os.mkfifo(data / "pipe")
     (data / "broken").symlink_to("nowhere")

@@ -1,6 +1,6 @@
 // Toxiproxy before a server on the loopback, with toxics of its own: a connection costs a round trip, connections share
-// a rate, and the requests that pass are recorded; faults are injected and connections encrypted where that is asked. On
-// its control address, /listen says where clients connect, /authority whom they trust, /passed what passed, after which
+// a rate, and the requests that pass are recorded; faults are injected and connections encrypted where that is asked.
+// Without delays and limits a relay takes toxiproxy's place. On its control address, /listen says where clients connect, /authority whom they trust, /passed what passed, after which
 // no faults are injected, and /reset forgets that.
 package main
 
@@ -51,18 +51,25 @@ func main() {
 		between := http.Server{Handler: faults.handler(*upstream), ErrorLog: log.New(io.Discard, "", 0)}
 		go between.Serve(listener)
 	}
-	// Port 0: the kernel gives it one that nobody else can have taken.
-	proxy := toxiproxy.NewProxy(toxic, "store", "127.0.0.1:0", server)
-	add(proxy, "requests", "upstream", map[string]any{"milliseconds": *latency, "record": *record})
-	// The latency counts from when the proxy had a chunk, so it is before the rate.
-	if *latency > 0 || *jitter > 0 {
-		add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
+	var address string
+	if *latency > 0 || *jitter > 0 || *shared > 0 || *each > 0 {
+		// Port 0: the kernel gives it one that nobody else can have taken.
+		proxy := toxiproxy.NewProxy(toxic, "store", "127.0.0.1:0", server)
+		add(proxy, "requests", "upstream", map[string]any{"milliseconds": *latency, "record": *record})
+		// The latency counts from when the proxy had a chunk, so it is before the rate.
+		if *latency > 0 || *jitter > 0 {
+			add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
+		}
+		add(proxy, "answers", "downstream", map[string]any{"per_connection": *each, "shared": *shared, "record": *record})
+		if err := proxy.Start(); err != nil {
+			log.Fatal(err)
+		}
+		address = proxy.Listen
+	} else {
+		listener := listen()
+		address = listener.Addr().String()
+		go relay{upstream: server, record: *record}.serve(listener)
 	}
-	add(proxy, "answers", "downstream", map[string]any{"per_connection": *each, "shared": *shared, "record": *record})
-	if err := proxy.Start(); err != nil {
-		log.Fatal(err)
-	}
-	address := proxy.Listen
 	var trusted []byte
 	if *encrypted || *fault == "reset" {
 		front := clients{resets: *fault == "reset", trip: time.Duration(*latency) * time.Millisecond, inner: address}

@@ -34,7 +34,8 @@ type exchange struct {
 }
 
 // A connection has one exchange at a time; asked is what came of its request's head, head of its answer's, and left is
-// how many bytes of the request's body are yet to come, if that is known before its end.
+// how many bytes of the request's body are yet to come, if that is known before its end. A client that waits sends the
+// body only when the server agrees (Expect: 100-continue).
 type connection struct {
 	number  int
 	opened  time.Time
@@ -44,6 +45,7 @@ type connection struct {
 	inBody  bool
 	left    int64
 	chunked bool
+	waits   bool
 }
 
 // A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read. Of the
@@ -104,12 +106,15 @@ func (r *recorder) connect() *connection {
 func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 	r.Lock()
 	defer r.Unlock()
-	// A client does not send the body of a request that was refused after its head (Expect: 100-continue).
-	if c.left > 0 && (c.now.Status == "" || c.now.Status[0] == '2') {
+	isRefused := c.waits && c.now.Status != "" && c.now.Status[0] != '2'
+	if c.left > 0 && !isRefused {
+		c.now.Uploaded += min(c.left, int64(len(chunk.Data)))
 		c.left -= int64(len(chunk.Data))
+		c.waits = false
 		return
 	}
 	if c.chunked && c.now.Status == "" {
+		c.now.Uploaded += int64(len(chunk.Data))
 		return
 	}
 	data := append(c.asked, chunk.Data...)
@@ -138,10 +143,14 @@ func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 	sort.Strings(names)
 	c.now = &exchange{
 		Connection: c.number, Method: request.Method, Path: request.URL.Path, Range: wanted, Begin: begin,
-		Query: strings.Join(names, " "), Uploaded: max(0, request.ContentLength),
+		Query: strings.Join(names, " "), Uploaded: int64(len(data) - end - 4),
 	}
-	c.head, c.inBody, c.chunked = nil, false, request.ContentLength < 0
-	c.left = request.ContentLength - int64(len(data)-end-4)
+	c.head, c.inBody, c.chunked, c.left = nil, false, request.ContentLength < 0, 0
+	if !c.chunked {
+		c.left = request.ContentLength - c.now.Uploaded
+		c.now.Uploaded = min(c.now.Uploaded, request.ContentLength)
+	}
+	c.waits = request.Header.Get("Expect") != "" && c.now.Uploaded == 0
 	r.Exchanges = append(r.Exchanges, c.now)
 }
 
@@ -170,23 +179,27 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 	}
 	now, body := time.Since(r.since).Seconds(), len(chunk.Data)
 	if !c.inBody {
-		c.head = append(c.head, chunk.Data...)
-		end := bytes.Index(c.head, []byte("\r\n\r\n"))
-		// An interim answer, such as 100 Continue, precedes the answer.
-		for end >= 0 && bytes.HasPrefix(c.head, []byte("HTTP/1.1 1")) {
-			c.head = c.head[end+4:]
-			end = bytes.Index(c.head, []byte("\r\n\r\n"))
+		head := chunk.Data
+		if c.head != nil {
+			head = append(c.head, head...)
 		}
-		if len(c.head) == 0 {
+		end := bytes.Index(head, []byte("\r\n\r\n"))
+		// An interim answer, such as 100 Continue, precedes the answer.
+		for end >= 0 && bytes.HasPrefix(head, []byte("HTTP/1.1 1")) {
+			head = head[end+4:]
+			end = bytes.Index(head, []byte("\r\n\r\n"))
+		}
+		if c.head = nil; len(head) == 0 {
 			return
 		}
-		body = len(c.head) - end - 4
-		if fields := bytes.Fields(c.head[:min(len(c.head), 64)]); len(fields) > 1 {
+		body = len(head) - end - 4
+		if fields := bytes.Fields(head[:min(len(head), 64)]); len(fields) > 1 {
 			c.now.Status = string(fields[1])
 		}
 		if c.inBody = end >= 0; !c.inBody {
 			body = 0
-		} else if _, rest, is := bytes.Cut(c.head[:end+2], []byte("\r\nContent-Range: ")); is {
+			c.head = bytes.Clone(head)
+		} else if _, rest, is := bytes.Cut(head[:end+2], []byte("\r\nContent-Range: ")); is {
 			held, _, _ := bytes.Cut(rest, []byte("\r\n"))
 			c.now.ContentRange = string(held)
 		}

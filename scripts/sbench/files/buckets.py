@@ -51,14 +51,14 @@ class Requests(NamedTuple):
         objects: object ("bucket/key") -> totals of its GET requests, in the order of the first requests.
         passed: the recorded traffic (`Proxy.fetch_traffic`).
         gap: largest distance in bytes between neighbouring ranges that count as one request in `Totals.runs`.
-        counted: number of requests that the server counted itself.
+        counted: the server's own statistics: method -> {"count", "failed", "bytes_offered"}; listings are `GET`.
     """
 
     methods: dict[str, dict[str, int]]
     objects: dict[str, Totals]
     passed: dict
     gap: int
-    counted: int
+    counted: dict[str, dict[str, int | None]]
 
 
 @dataclass
@@ -92,8 +92,7 @@ class Buckets:
         objects = {path.lstrip("/"): ranges.summarise_object(read, self._gap) for path, read in rows.items()}
         if dead := self._served.list_dead_servers():
             raise Problem(f"{dead[0]} ended while the program ran, so requests are missing; run again")
-        counted = sum(numbers["count"] for numbers in counts.values())
-        return Requests(_count_methods(passed), objects, passed, self._gap, counted)
+        return Requests(_count_methods(passed), objects, passed, self._gap, counts)
 
 
 def name_bucket(folder: Path) -> str:

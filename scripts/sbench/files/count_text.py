@@ -65,8 +65,9 @@ def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     parts = ", ".join(f"{numbers['count']:,} {method}" for method, numbers in methods.items())
     connections = sizes.format_count(requests.passed["connections"], "connection")
     yield f"{sizes.format_count(number, 'request')}: {parts}{f'; {failed:,} failed' if failed else ''}; {connections}"
-    if number != requests.counted:
-        yield f"the server counted {requests.counted:,} requests instead of {number:,}: some were aborted or pipelined"
+    counted = sum(numbers["count"] for numbers in requests.counted.values())
+    if number != counted:
+        yield f"the server counted {counted:,} requests instead of {number:,}: some were aborted or pipelined"
     totals = ranges.add_totals(requests.objects.values())
     if totals.requests:
         yield from _format_totals(totals, count, query)
