@@ -9,7 +9,7 @@ import sys
 import tempfile
 import urllib.parse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +71,18 @@ class Buckets:
     folder: Path
     notes: list[str]
     _served: Served
+    _metadata: Path
     _gap: int
+
+    def allow_anonymous_reads(self, bucket: str) -> None:
+        """Let requests without credentials read a bucket."""
+        resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+        allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"]}
+        policy = {"Version": "2012-10-17", "Statement": [allowed | {"Resource": resources}]}
+        # The place where the server stores the policies of buckets.
+        path = self._metadata / bucket / "meta/policy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(policy), encoding="utf-8")
 
     def reset_requests(self) -> None:
         """Discard the requests recorded so far."""
@@ -149,9 +160,9 @@ def serve_buckets(
         store = stores.get_store(spec)
         served = stack.enter_context(store.serve_folder(binaries, scratch / "buckets", dict(network), log))
         variables = _list_variables(served, spec["bucket"])
-        if anonymous:
-            _allow_anonymous_reads(spec, variables, folders)
-        buckets = Buckets(variables, scratch / "buckets", notes, served, _compute_gap(network))
+        buckets = Buckets(variables, scratch / "buckets", notes, served, scratch / "metadata", _compute_gap(network))
+        for name in folders if anonymous else ():
+            buckets.allow_anonymous_reads(name)
         buckets.reset_requests()
         yield buckets
 
@@ -217,8 +228,8 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
         # Apache Arrow's object_store, which obstore and icechunk use.
         "AWS_ALLOW_HTTP": "true",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
-        # fsspec, which passes them to s3fs.
-        "FSSPEC_S3_ENDPOINT_URL": endpoint,
+        # fsspec passes a user's endpoint to s3fs. Programs that pass one themselves fail if this variable is set, too.
+        **{name: endpoint for name in ("FSSPEC_S3_ENDPOINT_URL",) if name in os.environ},
         # GDAL.
         "AWS_S3_ENDPOINT": host,
         "AWS_HTTPS": "NO",
@@ -227,19 +238,6 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
         "SBENCH_BUCKET": bucket,
         "SBENCH_URL": f"{endpoint}/{bucket}",
     }
-
-
-def _allow_anonymous_reads(spec: dict, env: Mapping[str, str], buckets: Iterable[str]) -> None:
-    from sbench.stores.s3 import client
-
-    with unset_profile():
-        s3 = client.build_client(spec, env)
-    for name in buckets:
-        there = [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]
-        allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": there}
-        policy = {"Version": "2012-10-17", "Statement": [allowed]}
-        with client.convert_errors(f"bucket {name}"):
-            s3.put_bucket_policy(Bucket=name, Policy=json.dumps(policy))
 
 
 def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:
