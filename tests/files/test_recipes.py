@@ -24,6 +24,34 @@ def run_tests(python: str, folder: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False).stdout
 
 
+# A change of zarr that reads each chunk twice, with either client.
+REGRESSION = """
+import zarr.storage
+
+def read_twice(get):
+    async def wrapper(self, *words, **options):
+        await get(self, *words, **options)
+        return await get(self, *words, **options)
+    return wrapper
+
+for store in (zarr.storage.FsspecStore, zarr.storage.ObjectStore):
+    store.get = read_twice(store.get)
+"""
+
+
+@pytest.mark.late
+def test_the_test_of_zarr_detects_a_second_read(tmp_path: Path, with_readers: Path):
+    python = artefact(with_readers / "readers.json")["python"]
+    [code] = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (tmp_path / "test_zarr.py").write_text(code, encoding="utf-8")
+    output = run_tests(python, tmp_path)
+    assert "2 passed" in output, output
+    (tmp_path / "conftest.py").write_text(REGRESSION, encoding="utf-8")
+    output = run_tests(python, tmp_path)
+    assert "2 failed" in output, output
+    assert re.search(r"^get +4 +8$", output, re.MULTILINE), output
+
+
 @pytest.mark.late
 @pytest.mark.parametrize("path, patch", PATCHES, ids=[path for path, _ in PATCHES])
 def test_a_patched_test_needs_no_public_bucket(path: str, patch: str, tmp_path: Path, with_readers: Path):
