@@ -153,6 +153,10 @@ def test_anonymous(s3):
         s3.allow_anonymous_reads()
         assert len(urllib.request.urlopen(s3.get_url("a b/x", "http")).read()) == 1000
 
+@pytest.mark.parametrize("key", ["a b", "a b/x/y", "a b/x/y/z"])
+def test_conflict(s3, key):
+    s3.add_object(key, b"")
+
 def test_scheme(s3):
     s3.get_url("a b/x", "https")
 
@@ -212,6 +216,8 @@ def test_a_test_fails_with_the_requests_that_are_too_many(project: Path):
     assert re.search(r"  GET /test-too-many-\d+-s3/a b/x bytes=0-9 206 10 B", words)
     assert "expect() must not be within another expect()" in words
     assert "a key must be a relative path without .. (got /absolute)" in words
+    for key in ("a b", "a b/x/y", "a b/x/y/z"):
+        assert f"the object {key} cannot be added: the server cannot hold both" in words
     assert "the scheme must be s3 or http (got https)" in words
     assert "no request reached http://127.0.0.1:" in words
     assert "KeyError: 'of the test'" in words

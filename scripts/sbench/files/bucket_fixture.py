@@ -76,8 +76,12 @@ class S3:
     def add_object(self, key: str, data: bytes) -> None:
         """Add an object to the bucket without a request."""
         path = self._locate(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            message = f"the object {key} cannot be added: the server cannot hold both a key such as a and the key a/b"
+            raise pytest.fail.Exception(message, pytrace=False) from None
 
     def add_folder(self, folder: Path | str, prefix: str = "") -> None:
         """Add the files of a folder to the bucket without requests, below a prefix. Broken links are left out."""
