@@ -427,6 +427,13 @@ def installed(python: Path) -> list[str]:
     return subprocess.run([python, "-sE", "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
+def test_an_installation_without_uv_names_the_remedy(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Problem, match=r"^the command uv was not found; install it: pip install uv, or in a clone"):
+        find_uv()
+
+
 def uv_cache() -> str:
     """Return uv's own cache, which a test with another XDG_CACHE_HOME need not fill again."""
     return subprocess.run([find_uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()

@@ -100,7 +100,7 @@ def test_the_command_checks_a_budget(tmp_path: Path):
 
 
 TESTS = """
-import boto3, os, pytest
+import boto3, os, pytest, urllib.error, urllib.request
 
 def read(s3, *spans):
     for span in spans:
@@ -145,6 +145,20 @@ def test_nested(s3):
 @pytest.mark.parametrize("key", ["/absolute", "../other"])
 def test_outside(s3, key):
     s3.add_object(key, b"")
+
+def test_anonymous(s3):
+    with s3.expect(get=2, failed=1):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(s3.get_url("a b/x", "http"))
+        s3.allow_anonymous_reads()
+        assert len(urllib.request.urlopen(s3.get_url("a b/x", "http")).read()) == 1000
+
+@pytest.mark.parametrize("key", ["a b", "a b/x/y", "a b/x/y/z"])
+def test_conflict(s3, key):
+    s3.add_object(key, b"")
+
+def test_scheme(s3):
+    s3.get_url("a b/x", "https")
 
 def test_misspelt(s3):
     with s3.expect(gets=0):
@@ -195,13 +209,16 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_test_fails_with_the_requests_that_are_too_many(project: Path):
     outcomes, words = run_tests(project)
-    met = {"test_met", "test_nothing_is_expected"}
+    met = {"test_met", "test_anonymous", "test_nothing_is_expected"}
     assert {name for name, outcome in outcomes.items() if outcome == "PASSED"} == met | {"test_without_with"}
     assert "ERROR test_reads.py::test_without_with - Failed: test_reads.py:" in words
     assert re.search(r"test_reads.py:\d+: the requests do not meet the budget\n", words)
     assert re.search(r"  GET /test-too-many-\d+-s3/a b/x bytes=0-9 206 10 B", words)
     assert "expect() must not be within another expect()" in words
     assert "a key must be a relative path without .. (got /absolute)" in words
+    for key in ("a b", "a b/x/y", "a b/x/y/z"):
+        assert f"the object {key} cannot be added: the server cannot hold both" in words
+    assert "the scheme must be s3 or http (got https)" in words
     assert "no request reached http://127.0.0.1:" in words
     assert "KeyError: 'of the test'" in words
     assert "expect(): unknown limit gets; use get" in words

@@ -307,9 +307,11 @@ def test_the_users_settings_do_not_lead_the_program_elsewhere(data: Path, tmp_pa
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("NO_PROXY", "example.org")
+    monkeypatch.setenv("FSSPEC_S3_ENDPOINT_URL", "http://127.0.0.1:1")
     code = GET.format("a.bin", "0-9") + "\nprint(os.environ['NO_PROXY'], 'AWS_PROFILE' in os.environ)"
+    code += "\nprint(os.environ['FSSPEC_S3_ENDPOINT_URL'] == os.environ['AWS_ENDPOINT_URL'])"
     done = count(tmp_path, "--anonymous", data, code=code)
-    assert done.stdout == "example.org,127.0.0.1 False\n", done.stderr
+    assert done.stdout == "example.org,127.0.0.1 False\nTrue\n", done.stderr
 
 
 def test_the_program_has_the_open_files_and_the_input_of_its_caller(data: Path, tmp_path: Path):
@@ -321,6 +323,11 @@ def test_the_program_has_the_open_files_and_the_input_of_its_caller(data: Path, 
 # Programs of each client that name no endpoint, and the requests that they make.
 CLIENTS = {
     "s3fs": ("import s3fs\nprint(len(s3fs.S3FileSystem().cat(f'{bucket}/a.bin')))", "2 requests: 1 GET, 1 HEAD"),
+    "s3fs with its endpoint": (
+        "import s3fs\nsystem = s3fs.S3FileSystem(client_kwargs={'endpoint_url': os.environ['AWS_ENDPOINT_URL']})\n"
+        "print(len(system.cat(f'{bucket}/a.bin')))",
+        "2 requests: 1 GET, 1 HEAD",
+    ),
     "fsspec": (
         "import fsspec\nprint(len(fsspec.open(f's3://{bucket}/a.bin').open().read()))",
         "2 requests: 1 GET, 1 HEAD",

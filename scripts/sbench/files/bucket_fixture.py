@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,15 +61,27 @@ class S3:
         self._blocks, self._is_open = 0, False
         self._unused: list[str] = []
 
-    def get_url(self, key: str) -> str:
-        """Return the address of an object: s3://bucket/key."""
-        return f"s3://{self.bucket}/{key}"
+    def get_url(self, key: str, scheme: str = "s3") -> str:
+        """Return the address of an object: s3://bucket/key, or a URL of the server with the scheme "http"."""
+        if scheme not in ("s3", "http"):
+            pytest.fail(f"the scheme must be s3 or http (got {scheme})", pytrace=False)
+        if scheme == "s3":
+            return f"s3://{self.bucket}/{key}"
+        return f"{self.endpoint}/{self.bucket}/{urllib.parse.quote(key)}"
+
+    def allow_anonymous_reads(self) -> None:
+        """Let requests without credentials read the bucket."""
+        self._served.allow_anonymous_reads(self.bucket)
 
     def add_object(self, key: str, data: bytes) -> None:
         """Add an object to the bucket without a request."""
         path = self._locate(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            message = f"the object {key} cannot be added: the server cannot hold both a key such as a and the key a/b"
+            raise pytest.fail.Exception(message, pytrace=False) from None
 
     def add_folder(self, folder: Path | str, prefix: str = "") -> None:
         """Add the files of a folder to the bucket without requests, below a prefix. Broken links are left out."""

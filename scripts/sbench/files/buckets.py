@@ -10,7 +10,7 @@ import sys
 import tempfile
 import urllib.parse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from sbench.stores import store as stores
 from sbench.stores import trust
 from sbench.stores.embedded import Served
 
-REGION, PROFILE = "us-east-1", "AWS_PROFILE"
+REGION, _PROFILE = "us-east-1", "AWS_PROFILE"
 # The network for which gaps between ranges are judged if none is emulated.
 LATENCY_MS, RATE_MIB_S = 20, 50
 LIST = "LIST"
@@ -75,7 +75,18 @@ class Buckets:
     folder: Path
     notes: list[str]
     _served: Served
+    _metadata: Path
     _gap: int
+
+    def allow_anonymous_reads(self, bucket: str) -> None:
+        """Let requests without credentials read a bucket."""
+        resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+        allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"]}
+        policy = {"Version": "2012-10-17", "Statement": [allowed | {"Resource": resources}]}
+        # The place where the server stores the policies of buckets.
+        path = self._metadata / bucket / "meta/policy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(policy), encoding="utf-8")
 
     def reset_requests(self) -> None:
         """Discard the requests recorded so far."""
@@ -158,27 +169,19 @@ def serve_buckets(
             bundle = scratch / "authorities.pem"
             bundle.write_text(_read_authorities() + served.proxy.fetch_authority(), encoding="utf-8")
             variables |= dict.fromkeys(_TRUST, str(bundle))
-        if anonymous:
-            _allow_anonymous_reads(spec, variables, folders)
-        buckets = Buckets(variables, scratch / "buckets", notes, served, _compute_gap(network))
+        buckets = Buckets(variables, scratch / "buckets", notes, served, scratch / "metadata", _compute_gap(network))
+        for name in folders if anonymous else ():
+            buckets.allow_anonymous_reads(name)
         buckets.reset_requests()
         yield buckets
 
 
-@contextlib.contextmanager
-def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set the variables of clients during a `with` block.
+def build_environment(before: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with the variables of clients, and without AWS_PROFILE.
 
-    AWS_PROFILE is unset: keys make it unnecessary, and clients fail if it does not exist.
+    Keys make a profile unnecessary, and clients fail if it does not exist.
     """
-    before = dict(os.environ)
-    os.environ.update(variables)
-    os.environ.pop(PROFILE, None)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    return {name: value for name, value in {**before, **variables}.items() if name != _PROFILE}
 
 
 def get_network(network: Mapping[str, float]) -> tuple[float, float]:
@@ -231,8 +234,8 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
         # Apache Arrow's object_store, which obstore and icechunk use.
         "AWS_ALLOW_HTTP": "true",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
-        # fsspec, which passes them to s3fs.
-        "FSSPEC_S3_ENDPOINT_URL": endpoint,
+        # fsspec passes a user's endpoint to s3fs. Programs that pass one themselves fail if this variable is set, too.
+        **{name: endpoint for name in ("FSSPEC_S3_ENDPOINT_URL",) if name in os.environ},
         # GDAL.
         "AWS_S3_ENDPOINT": url.netloc,
         "AWS_HTTPS": "YES" if url.scheme == "https" else "NO",
@@ -253,20 +256,6 @@ def _read_authorities() -> str:
         if os.path.isfile(bundle) and os.access(bundle, os.R_OK):
             return Path(bundle).read_text(encoding="utf-8", errors="replace") + "\n"
     return ""
-
-
-def _allow_anonymous_reads(spec: dict, env: Mapping[str, str], buckets: Iterable[str]) -> None:
-    from sbench.stores.s3 import client
-
-    # botocore reads some of them, such as the authorities to trust, only from the environment of its process.
-    with set_variables(env):
-        s3 = client.build_client(spec, env)
-    for name in buckets:
-        there = [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]
-        allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": there}
-        policy = {"Version": "2012-10-17", "Statement": [allowed]}
-        with client.convert_errors(f"bucket {name}"):
-            s3.put_bucket_policy(Bucket=name, Policy=json.dumps(policy))
 
 
 def _fill_bucket(bucket: Path, folder: Path, scratch: Path) -> list[str]:

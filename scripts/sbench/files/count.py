@@ -144,9 +144,7 @@ def count_requests(query: Query) -> Count:
     with _handle_signals(_FORWARDED, _exit_on_signal), serving as served:
         print(*served.notes, sep="\n", end="\n" * bool(served.notes), file=sys.stderr, flush=True)
         began = time.monotonic()
-        with buckets.set_variables(served.variables):
-            env = dict(os.environ)
-        status = _run_command(query.command, query.cwd, env)
+        status = _run_command(query.command, query.cwd, buckets.build_environment(os.environ, served.variables))
         return Count(status, time.monotonic() - began, served.read_requests())
 
 
