@@ -1,5 +1,6 @@
-"""Budgets of requests: limits, the command line, and the pytest plugin in the tests of another project."""
+"""Budgets of requests: limits, metrics, the command line, and the pytest plugin in the tests of another project."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,15 +11,16 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from sbench.files import budget
+from sbench.files import budget, count_ci
 from sbench.files.buckets import Requests
+from sbench.files.count import Count, Query
 from sbench.files.ranges import Totals
 from sbench.probe.program import Problem
 
 
 def build_requests(gets: int = 3, sent: int = 300, heads: int = 1) -> Requests:
     get = {"method": "GET", "path": "/data/a.h5", "range": "bytes=0-99", "status": "206", "bytes": 100}
-    get |= {"query": "", "connection": 7}
+    get |= {"query": "", "connection": 7, "uploaded": 0, "begin": 0.0, "end": 1.0}
     head = get | {"method": "HEAD", "range": "", "status": "404", "bytes": 0}
     methods = {
         "GET": {"count": gets, "failed": 0, "bytes": sent},
@@ -77,6 +79,36 @@ def test_requests_of_an_exceeded_limit_are_listed():
     assert lines[4] == "  GET /data/a.h5 bytes=0-99 206 100 B"
     assert lines[-1] == "  … and 5 more"
     assert budget.build_budget(build_requests()) == {"get": 3, "head": 1, "requests": 4, "bytes": 300}
+
+
+def test_all_limits_are_measured():
+    limits = budget.measure_limits({"get": 3, "objects": {"data/a.h5": {"get": "< 3"}}}, build_requests())
+    assert [(limit.name, limit.measured, limit.is_met) for limit in limits] == [
+        *(("get", 3, True), ("get of data/a.h5", 3, False))
+    ]
+
+
+def test_metrics_have_the_same_names_in_every_count(tmp_path: Path):
+    objects = {"data/a.h5": {"bytes": 1}, 'data/"b" of c': {"get": 0}}
+    for name in ("metrics.json", "metrics.txt"):
+        count_ci.write_metrics(tmp_path / name, Count(0, 1, build_requests()), {"put": 4, "objects": objects})
+    metrics = json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))
+    assert [metric["name"] for metric in metrics] == [*(*budget.NAMES, "bytes of data/a.h5", 'get of data/"b" of c')]
+    assert {"name": "bytes of data/a.h5", "unit": "B", "value": 300} in metrics
+    lines = (tmp_path / "metrics.txt").read_text(encoding="utf-8").splitlines()
+    samples = ["sbench_get 3", 'sbench_get{object="data/\\"b\\" of c"} 0']
+    assert lines[:4] == ["# TYPE sbench_get gauge", *samples, "# TYPE sbench_head gauge"]
+    assert 'sbench_bytes{object="data/a.h5"} 300' in lines
+    assert lines[-1] == "# EOF"
+
+
+def test_a_summary_cannot_be_forged_by_names(tmp_path: Path):
+    query, count = Query({}, ["read", "`a`\n# b\u202e"], "", {}), Count(0, 1, build_requests(heads=0))
+    limits = [budget.Limit("get of data/|\n# b", "<= 1", 2, False, [])]
+    count_ci.append_summary(tmp_path / "a.md", "*A*\nB", count, query, limits, 0)
+    lines = (tmp_path / "a.md").read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == ["## \\*A\\*\\nB", "", "`` read '`a`\\n# b\\u202e' ``"]
+    assert "| get of data/\\|\\n# b | &lt;= 1 | 2 | **not met** |" in lines
 
 
 def test_the_command_checks_a_budget(tmp_path: Path):

@@ -515,6 +515,8 @@ def test_without_the_option_a_request_needs_the_key(data: Path, tmp_path: Path):
         (["--bucket", "own=", "--", "true"], "--bucket must be NAME=FOLDER, with a name of 3 to 63"),
         (["--top=-1", "--", "true"], "--top must be 0 or more (got -1)"),
         (["--json", "absent/a.json", "--", "true"], "absent does not exist, or is not writable"),
+        (["--metrics", "a.csv", "--", "true"], "--metrics must name a file that ends in .json or .txt (got a.csv)"),
+        (["--summary", "absent/a.md", "--", "true"], "absent does not exist, or is not writable"),
         (["--json", "/dev/null", "--", "true"], "/dev/null must be a regular file; name another file"),
     ],
 )

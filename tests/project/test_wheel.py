@@ -140,7 +140,7 @@ def test_the_wheel_carries_what_runs_of_a_clone(wheel):
     of_clone = {name for name in tracked if not name.startswith(("scripts/sbench/", "tests/", "reports/", "plugins/"))}
     assert of_clone - carried - {name for name in of_clone if name.startswith("results/example/")} == {
         *(".ci/run", ".gitignore", ".snakemake-workflow-catalog.yml", "Makefile", "pyproject.toml", "sbench"),
-        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "results/published/ERRATA.md"),
+        *("action.yml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "results/published/ERRATA.md"),
         # What makes the environment of a clone.
         "scripts/setup.sh",
     }

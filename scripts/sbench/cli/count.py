@@ -28,21 +28,32 @@ def add_options(parser: Parser) -> None:
     add("--budget", default="", metavar="FILE", help="limits; exit with status 3 if one is not met")
     add("--json", default="", metavar="FILE", help="also write the counts to a JSON file")
     add("--html", default="", metavar="FILE", help="also write a page with the byte positions over time")
+    add("--summary", default="", metavar="FILE", help="also append a Markdown summary to a file")
+    add("--title", default="Requests to S3", help="heading of the summary (default: %(default)s)")
+    add("--metrics", default="", metavar="FILE", help="also write metrics: .json for GitHub, .txt for GitLab")
     parser.add_rest("the program and its arguments")
 
 
 def start(given: argparse.Namespace) -> int:
     """Run the program, print the report, and return the program's exit status."""
-    from sbench.files import budget, count, count_page, count_text
+    from sbench.files import budget, count, count_ci, count_page, count_text
 
     query = count.build_query(given)
-    path, page = (count.locate_output(name, given) for name in (given.json, given.html))
-    limits = budget.read_budget(Path(given.called_from, given.budget)) if given.budget else {}
+    count_ci.check_metrics_name(given.metrics)
+    files = (given.json, given.html, given.summary, given.metrics)
+    path, page, summary, metrics = (count.locate_output(name, given) for name in files)
+    allowed = budget.read_budget(Path(given.called_from, given.budget)) if given.budget else {}
     made = count.count_requests(query)
     count_text.report(made, query, given.top, path)
+    limits = budget.measure_limits(allowed, made.requests)
+    excesses = [limit for limit in limits if not limit.is_met]
+    if excesses:
+        print(*budget.format_excesses(excesses), sep="\n", file=sys.stderr)
     if page:
         count_page.write_page(made, query, given.top, page)
-    if excesses := budget.find_excesses(limits, made.requests):
-        print(*budget.format_excesses(excesses), sep="\n", file=sys.stderr)
+    if summary:
+        count_ci.append_summary(summary, given.title, made, query, limits, given.top)
+    if metrics:
+        count_ci.write_metrics(metrics, made, allowed)
     is_unmet = excesses or ((given.require or limits) and not made.requests.methods)
     return made.status or (_UNMET_STATUS if is_unmet else 0)

@@ -28,19 +28,21 @@ _LISTED = 20
 Budget = Mapping[str, object]
 
 
-class Excess(NamedTuple):
-    """A limit that is not met.
+class Limit(NamedTuple):
+    """A limit of a budget, and the measured number.
 
     Attributes:
         name: name of the limit, such as "get", or "bytes of data/a.h5".
-        limit: the limit as written in the budget.
+        allowed: the limit as written in the budget.
         measured: the measured number.
+        is_met: whether the measured number meets the limit.
         rows: the requests that the limit is about.
     """
 
     name: str
-    limit: object
+    allowed: object
     measured: int
+    is_met: bool
     rows: Sequence[Mapping]
 
 
@@ -72,39 +74,43 @@ def check_budget(budget: Budget, where: str) -> None:
             _parse_limit(limit, where, name)
 
 
-def measure_requests(requests: Requests) -> dict[str, int]:
-    """Return the numbers that a budget can limit, by the names of `NAMES`; sizes in bytes."""
-    totals = ranges.add_totals(requests.objects.values())
-    counts = {name: requests.methods.get(method, {}).get("count", 0) for name, method in METHODS.items()}
-    counts |= {name: getattr(totals, field) for name, field in _TOTALS.items()}
-    counts["requests"] = sum(numbers["count"] for numbers in requests.methods.values())
-    counts["failed"] = sum(numbers["failed"] for numbers in requests.methods.values())
-    # Clients may keep connections that they opened before.
-    counts["connections"] = len({row["connection"] for row in requests.passed["exchanges"]})
-    return counts
-
-
-def find_excesses(budget: Budget, requests: Requests) -> list[Excess]:
-    """Return the limits of a budget that the requests do not meet."""
-    rows, counts = requests.passed["exchanges"], measure_requests(requests)
-    excesses = [
-        Excess(name, limit, counts[name], select_rows(rows, name))
-        for name, limit in budget.items()
-        if name != OBJECTS and not _is_met(limit, counts[name], name)
+def measure_limits(budget: Budget, requests: Requests) -> list[Limit]:
+    """Return the limits of a budget with the measured numbers."""
+    rows, numbers = requests.passed["exchanges"], count_totals(requests)
+    limits = [
+        Limit(name, allowed, numbers[name], _is_met(allowed, numbers[name], name), select_rows(rows, name))
+        for name, allowed in budget.items()
+        if name != OBJECTS
     ]
-    for key, limits in (budget.get(OBJECTS) or {}).items():
+    for key, of_key in (budget.get(OBJECTS) or {}).items():
         of_object = requests.objects.get(key)
-        of_key = [row for row in rows if row["path"].lstrip("/") == key]
-        for name, limit in limits.items():
+        rows_of_key = [row for row in rows if row["path"].lstrip("/") == key]
+        for name, allowed in of_key.items():
             if of_object:
                 measured = of_object.requests if name == "get" else getattr(of_object, _TOTALS[name])
-                is_met = _is_met(limit, measured, name)
+                is_met = _is_met(allowed, measured, name)
             else:
                 # Probably the name is wrong, so that "<= 4" is no success.
-                measured, is_met = 0, _parse_limit(limit, "", name)[1] == 0
-            if not is_met:
-                excesses.append(Excess(f"{name} of {key}", limit, measured, of_key or rows))
-    return excesses
+                measured, is_met = 0, _parse_limit(allowed, "", name)[1] == 0
+            limits.append(Limit(f"{name} of {key}", allowed, measured, is_met, rows_of_key or rows))
+    return limits
+
+
+def find_excesses(budget: Budget, requests: Requests) -> list[Limit]:
+    """Return the limits of a budget that the requests do not meet."""
+    return [limit for limit in measure_limits(budget, requests) if not limit.is_met]
+
+
+def count_totals(requests: Requests) -> dict[str, int]:
+    """Return the measured number of each limit in `NAMES`, 0 included."""
+    totals = ranges.add_totals(requests.objects.values())
+    numbers = {name: requests.methods.get(method, {}).get("count", 0) for name, method in METHODS.items()}
+    numbers |= {name: getattr(totals, field) for name, field in _TOTALS.items()}
+    numbers["requests"] = sum(of_method["count"] for of_method in requests.methods.values())
+    numbers["failed"] = sum(of_method["failed"] for of_method in requests.methods.values())
+    # Clients may keep connections that they opened before.
+    numbers["connections"] = len({row["connection"] for row in requests.passed["exchanges"]})
+    return numbers
 
 
 def build_budget(requests: Requests) -> dict:
@@ -115,19 +121,33 @@ def build_budget(requests: Requests) -> dict:
     return counts | ({"bytes": sent} if sent else {})
 
 
-def format_excesses(excesses: Sequence[Excess]) -> Iterator[str]:
+def format_excesses(excesses: Sequence[Limit]) -> Iterator[str]:
     """Yield a table of the limits that are not met, and the requests of the first of them."""
     yield f"{'limit':24} {'allowed':>14} {'measured':>14}"
-    for one in excesses:
-        unit = " B" if one.name.split()[0] in SIZES else ""
-        yield f"{one.name:24} {one.limit!s:>14} {one.measured:>14,}{unit}"
-    rows = excesses[0].rows
-    if rows:
+    for limit in excesses:
+        yield f"{limit.name:24} {limit.allowed!s:>14} {format_measured(limit):>14}"
+    if excesses[0].rows:
         yield f"requests of {excesses[0].name}:"
+    yield from (f"  {line}" for line in format_rows(excesses[0].rows))
+
+
+def format_measured(limit: Limit) -> str:
+    """Format the measured number of a limit, with B for bytes."""
+    return f"{limit.measured:,}{' B' if get_unit(limit.name) == 'B' else ''}"
+
+
+def get_unit(name: str) -> str:
+    """Return the unit of a limit's number: B, connections or requests."""
+    kind = name.split()[0]
+    return "B" if kind in SIZES else "connections" if kind == "connections" else "requests"
+
+
+def format_rows(rows: Sequence[Mapping]) -> Iterator[str]:
+    """Yield a line for each of the first requests, and the number of the others."""
     for row in rows[:_LISTED]:
-        yield f"  {row['method']} {row['path']} {row['range']} {row['status']} {sizes.format_size(row['bytes'])}"
+        yield f"{row['method']} {row['path']} {row['range']} {row['status']} {sizes.format_size(row['bytes'])}"
     if len(rows) > _LISTED:
-        yield f"  … and {len(rows) - _LISTED:,} more"
+        yield f"… and {len(rows) - _LISTED:,} more"
 
 
 def select_rows(rows: Sequence[Mapping], name: str) -> list[Mapping]:

@@ -274,7 +274,7 @@ def _build_json(
 ) -> dict:
     measured = {
         name: {
-            "figures": budget.measure_requests(runs.counts[name].requests),
+            "figures": budget.count_totals(runs.counts[name].requests),
             "seconds": runs.counts[name].seconds,
             "requirements": list(runs.pins[name].values()),
         }

@@ -92,7 +92,7 @@ class ScriptRuns:
 
     def read_figure(self, name: str) -> int:
         """Return the metric of a run."""
-        return budget.measure_requests(self.counts[name].requests)[self._metric]
+        return budget.count_totals(self.counts[name].requests)[self._metric]
 
     def check_repeat(self, name: str) -> None:
         """Run the script again in the environment of the last run.
