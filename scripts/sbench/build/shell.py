@@ -113,7 +113,7 @@ def find_uv() -> Path:
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
-        raise Problem("uv is missing from the workflow's environment; run make setup")
+        raise Problem("uv is missing; run make setup in a clone, or pip install uv")
     return Path(path)
 
 
