@@ -29,8 +29,9 @@ test: setup ## lint, format, types, and the tests on real servers that are not l
 	@PYTHONPATH=scripts .venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal -m "not late" $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
 
-wheel: setup ## build the package: dist/storage_benchmarks-….whl
-	@.venv/bin/uv build --quiet --wheel
+wheel: setup ## build the package with the servers of sbench count: dist/storage_benchmarks-….whl
+	@.venv/bin/python -sE scripts/build_servers.py --need versitygw toxiproxy --out build/servers.json
+	@.venv/bin/uv build --quiet --wheel --config-setting=--build-option=--servers=build/servers.json
 
 bench: setup ## measure false verdicts, overhead, scale and size of the project, beside goals
 	@.venv/bin/python -sE -m tests.bench
@@ -39,15 +40,15 @@ mutants: setup ## change what judges in many small ways, for an hour or more, an
 	@.venv/bin/python -sE -m tests.bench.mutants
 
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
-	@$(COMPILE) --output-file envs/workflow.lock envs/package.in envs/report.in envs/workflow.in envs/snakemake.in envs/mpi.in \
-		envs/fio.in envs/tools.in
+	@$(COMPILE) --output-file envs/workflow.lock envs/package.in envs/verdicts.in envs/report.in envs/workflow.in \
+		envs/snakemake.in envs/mpi.in envs/fio.in envs/tools.in
 	@for name in measure build go node clients; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
 	@sed -n 's/^\(zarr==.*[0-9]'\''*\) .*/\1/p' envs/arrays.lock >envs/.zarr && echo h5py | $(COMPILE) --excludes /dev/stdin \
 		--constraints envs/measure.lock --constraints envs/.zarr --output-file envs/readers.lock envs/readers.in; rm envs/.zarr
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
-		[ $$name = workflow ] && more="envs/package.in envs/report.in" || more=; \
+		[ $$name = workflow ] && more="envs/package.in envs/verdicts.in envs/report.in" || more=; \
 		$(PINS) -c envs/workflow.lock envs/$$name.in $$more | sed 's/^/      - /' >> envs/$$name.yaml; done
 	@for name in envs/hdf5-*.yaml; do sed -i '/^  - h5py$$/q' $$name; \
 		$(PINS) -c envs/measure.lock --no-deps envs/measure.in | sed 's/^dask=/dask-core=/; s/==/=/; s/^/  - /' >> $$name; done

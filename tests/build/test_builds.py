@@ -23,7 +23,7 @@ from conftest import ROOT, program, run_code, sbench
 
 from sbench.build import environments as libraries
 from sbench.build import own, servers, sources, toolchain
-from sbench.build.cache import Recipe, find_piece, forbid_builds, provide_piece
+from sbench.build.cache import Recipe, find_piece, forbid_builds, provide_piece, set_build_copy
 from sbench.build.environments import inspect_python, validate_library
 from sbench.build.hdf5 import create_aws_recipe, create_hdf5_recipe
 from sbench.build.shell import Workshop, find_uv
@@ -231,6 +231,25 @@ def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path
     (first.folder / "part").unlink()
     assert find_piece(Recipe("thing", {"flag": 1}, build, ("part",))) is None
     assert not provide_piece(Recipe("thing", {"flag": 1}, build, ("part",))).cached
+
+
+def test_a_piece_of_the_installed_package_is_used_if_its_inputs_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("sbench.build.cache.CONTAINED", tmp_path / "contained")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    (tmp_path / "contained/thing").mkdir(parents=True)
+    (tmp_path / "contained/thing/part").touch()
+    # Another Python computes another key from the same code.
+    marker = {"key": "of another Python", "inputs": {"machine": "here"}, "facts": {"version": "1"}}
+    (tmp_path / "contained/thing/complete.json").write_text(json.dumps(marker), encoding="utf-8")
+
+    def create_recipe(machine: str) -> Recipe:
+        return Recipe("thing", {"machine": machine}, lambda folder, workshop: {}, ("part",))
+
+    piece = provide_piece(create_recipe("here"))
+    assert (piece.folder, piece.facts, piece.cached) == (tmp_path / "contained/thing", {"version": "1"}, True)
+    assert find_piece(create_recipe("elsewhere")) is None
+    with set_build_copy("again"):
+        assert find_piece(create_recipe("here")) is None
 
 
 def test_a_piece_stays_that_cannot_be_looked_at_for_lack_of_open_files(tmp_path, monkeypatch):

@@ -205,8 +205,8 @@ def test_stored(s3, many):
 """
 
 
-def run_tests(folder: Path, *words: str, **env: str) -> tuple[dict[str, str], str]:
-    """Run the tests of another project with the plugin; return the outcome of each, and the output."""
+def start_pytest(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess:
+    """Run the tests of another project with the plugin."""
     command = [
         sys.executable,
         "-m",
@@ -218,7 +218,7 @@ def run_tests(folder: Path, *words: str, **env: str) -> tuple[dict[str, str], st
         "-rA",
         "-q",
     ]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, *words, "test_reads.py"],
         capture_output=True,
         text=True,
@@ -226,6 +226,11 @@ def run_tests(folder: Path, *words: str, **env: str) -> tuple[dict[str, str], st
         env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")} | env,
         check=False,
     )
+
+
+def run_tests(folder: Path, *words: str, **env: str) -> tuple[dict[str, str], str]:
+    """Run the tests of another project with the plugin; return the outcome of each, and the output."""
+    done = start_pytest(folder, *words, **env)
     lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines()]
     return {
         words[1].partition("::")[2]: words[0] for words in lines if words[:1] in (["PASSED"], ["FAILED"])
@@ -279,11 +284,53 @@ def test_budgets_of_tests_are_written_and_then_hold(project: Path):
     assert "bytes=20-29 206 10 B" in words
 
 
+def test_budgets_without_a_test_are_listed(project: Path):
+    run_tests(project, "--s3-update-budgets", "-k", "stored")
+    path = project / "s3_budgets.yaml"
+    gone = ["test_gone.py::test", "test_reads.py::test_stored[3] #2"]
+    kept = yaml.safe_load(path.read_text()) | {key: {"get": 1} for key in [*gone, "test_other.py::test"]}
+    path.write_text(yaml.safe_dump(kept), encoding="utf-8")
+    (project / "test_other.py").write_text("", encoding="utf-8")
+    _, words = run_tests(project, "-k", "stored")
+    lines = [line for line in words.splitlines() if line.startswith(str(path))]
+    assert lines == [f"{path}: the test of {name} does not exist; remove the budget" for name in gone]
+    done = start_pytest(project, "test_reads.py::test_none", "--deselect", "test_reads.py")
+    assert "budgets without a test" not in done.stdout
+    assert yaml.safe_load(path.read_text()) == kept
+
+
+@pytest.mark.parametrize(
+    "option, line",
+    [
+        ("--s3-latency=-5", "--s3-latency must be between 0 and 60,000 ms (got -5)"),
+        ("--s3-rate=nan", "--s3-rate must be between 0.01 and 1,000,000 MiB/s (got nan)"),
+    ],
+)
+def test_a_wrong_option_is_one_line(project: Path, option: str, line: str):
+    done = start_pytest(project, option)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (4, "", f"ERROR: {line}")
+
+
+def test_a_build_is_announced_while_output_is_captured(project: Path):
+    done = start_pytest(project, "-k", "test_met", XDG_CACHE_HOME="/dev/null/cache")
+    assert done.stderr.startswith("building versitygw and toxiproxy, once: about 2 minutes\n")
+    assert "ERROR test_reads.py::test_met - Failed: versitygw cannot be built in /dev/nul" in done.stdout
+
+
 def test_without_the_fixture_the_plugin_imports_nothing(tmp_path: Path):
     (tmp_path / "test_reads.py").write_text(
         "import sys\ndef test(): assert [n for n in sys.modules if n.startswith('sbench.')] == ['sbench.files',"
         " 'sbench.files.pytest_plugin']\n",
         encoding="utf-8",
+    )
+    outcomes, words = run_tests(tmp_path)
+    assert outcomes == {"test": "PASSED"}, words
+
+
+def test_the_fixture_imports_no_large_package(tmp_path: Path):
+    large = "{'boto3', 'h5py', 'jsonschema', 'numpy', 'pandas', 'scipy'}"
+    (tmp_path / "test_reads.py").write_text(
+        f"import sys\ndef test(s3): assert not {large} & sys.modules.keys()\n", encoding="utf-8"
     )
     outcomes, words = run_tests(tmp_path)
     assert outcomes == {"test": "PASSED"}, words

@@ -172,6 +172,15 @@ def test_uploads_reach_a_scratch_copy_unless_they_are_asked_for(data: Path, tmp_
     }
 
 
+def test_it_imports_no_large_package():
+    large = "{'boto3', 'h5py', 'jsonschema', 'numpy', 'pandas', 'scipy', 'snakemake'}"
+    code = "import sys; from sbench.cli.__main__ import main; status = main(['count', '--', 'true'])\n"
+    code += f"print(status, 'sbench.files.buckets' in sys.modules, *({large} & sys.modules.keys()))"
+    env = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.stdout == "0 True\n", done.stderr
+
+
 def test_the_emulated_network_delays_each_request(data: Path, tmp_path: Path):
     code = "import time\nbegan = time.time()\n" + "\n".join([GET.format("a.bin", "0-9")] * 5)
     code += "\nprint(time.time() - began)"

@@ -92,7 +92,7 @@ def compare_clients(folder: Path, python: str, rounds: Mapping[str, int], networ
         own = {"SBENCH_BUCKET": name_bucket(client), "SBENCH_URL": f"{endpoint}/{name_bucket(client)}"}
         own |= {"OBJECT_SIZES": json.dumps(sizes), "GO_CLIENT": go}
         command = [python, _PROGRAM, client, str(rounds[client])]
-        env = os.environ | served.variables | own
+        env = buckets.build_environment(os.environ, served.variables) | own
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Problem(f"the client {client} failed: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}")
@@ -100,7 +100,6 @@ def compare_clients(folder: Path, python: str, rounds: Mapping[str, int], networ
 
     folders = {name_bucket(client): folder / "objects" for client in rounds}
     with (
-        buckets.unset_profile(),
         buckets.serve_buckets(folders, network, anonymous=True) as served,
         ThreadPoolExecutor(_CLIENTS_AT_ONCE) as pool,
     ):

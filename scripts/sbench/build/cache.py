@@ -4,6 +4,8 @@ Results are built in place, because an environment's scripts and a library's run
 build writes the marker file `complete.json` last; a directory without a valid marker counts as missing and is rebuilt.
 A lock file ensures that only one process builds a given entry while the others wait. Compilers inherit the lock, so
 that after a killed build the next one starts only when the last compiler has exited.
+
+An installed package may contain complete entries (setup.py), which are used where they are.
 """
 
 import ast
@@ -25,6 +27,7 @@ from sbench.build.shell import Workshop
 from sbench.probe.program import Problem, read_json, write_json
 
 COMPLETE = "complete.json"
+CONTAINED = Path(__file__).absolute().with_name("contained")
 _FINDING = ContextVar("finding", default=False)
 _COPY = ContextVar("copy", default="")
 
@@ -105,21 +108,28 @@ def get_cache_folder() -> Path:
 
 
 def find_piece(recipe: Recipe) -> Piece | None:
-    """Return the cache entry for `recipe` if it is complete, else None.
+    """Return the complete entry for `recipe` of the cache or of the installed package, or None.
 
     Raises:
-        Problem: the marker file exists but cannot be read, which does not mean that a new build is needed.
+        Problem: a marker file exists but cannot be read, which does not mean that a new build is needed.
     """
-    folder, key = recipe.folder, recipe.key
+    if piece := _read_piece(recipe, recipe.folder, {"key": recipe.key}):
+        return piece
+    # The key of a contained entry may differ: a hash of code depends on the version of Python.
+    return None if _COPY.get() else _read_piece(recipe, CONTAINED / recipe.name, {"inputs": recipe.inputs})
+
+
+def _read_piece(recipe: Recipe, folder: Path, expected: dict) -> Piece | None:
+    """Return the entry in a folder if it is complete and its marker has the expected values, else None."""
     try:
         marker = read_json(folder / COMPLETE)
     except Problem as problem:
         if isinstance(problem.__cause__, OSError) and os.path.exists(folder / COMPLETE):
             raise
         return None
-    if marker.get("key") != key or not all((folder / need).exists() for need in recipe.needs):
+    if marker | expected != marker or not all((folder / need).exists() for need in recipe.needs):
         return None
-    return Piece(key, folder, marker["facts"], cached=True)
+    return Piece(recipe.key, folder, marker["facts"], cached=True)
 
 
 @contextmanager

@@ -29,6 +29,8 @@ OTHERS = {
 }
 # Subcommands that write no files to the working directory.
 _PRINTING = ("look", "count", "plan", "check")
+# Subcommands that build or measure, and so need all optional dependencies.
+_OF_WORKFLOW = ("run", "advise", "fit", "plan", "check", "import", "bisect")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,7 +57,9 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not home.CARRIED.is_dir():
             raise
-        raise Problem(f"sbench {name}: {home.describe_extra(error.name.partition('.')[0])}") from error
+        module = error.name.partition(".")[0]
+        extra = "workflow" if name in _OF_WORKFLOW else home.find_extra(module)
+        raise Problem(f"sbench {name}: {module} is not installed: pip install 'storage-benchmarks[{extra}]'") from error
 
 
 def _list_commands() -> list[str]:

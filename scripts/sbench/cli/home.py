@@ -1,11 +1,12 @@
 """Find the working directory of sbench: the clone, or for an installed package its home with copies of those files."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -34,14 +35,40 @@ def make_home() -> Path:
     The home contains the files of a clone, results and reports.
 
     Raises:
-        Problem: the directory is not empty, and was not created by sbench.
+        Problem: the directory is not empty, and was not created by sbench; or it cannot be created.
     """
     home = Path(os.environ.get(HOME) or _DEFAULT).expanduser().absolute()
     version = _describe_version()
+    if not _has_version(home, version):
+        with _lock_folder(home):
+            # Another process may have completed it while this one waited.
+            if not _has_version(home, version):
+                _fill_home(home, version)
+    return home
+
+
+def _has_version(home: Path, version: str) -> bool:
     with contextlib.suppress(OSError):
-        if (home / _VERSION).read_text(encoding="utf-8") == version:
-            return home
-    if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
+        return (home / _VERSION).read_text(encoding="utf-8") == version
+    return False
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise Problem(f"{folder} cannot be created: {error.strerror}; set {HOME} to a writable folder") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _fill_home(home: Path, version: str) -> None:
+    if any(home.iterdir()) and not (home / _VERSION).exists():
         raise Problem(f"{home} must be empty or a folder of sbench; set {HOME} to another folder")
     # Write an empty version first: it marks the directory as ours, so that the next call completes an interrupted one.
     write_text(home / _VERSION, "")
@@ -53,17 +80,15 @@ def make_home() -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(PACKAGE)
     write_text(home / _VERSION, version)
-    return home
 
 
-def describe_extra(module: str) -> str:
-    """Write how to install a missing module: with the set of optional dependencies that contains it."""
-    extra = "workflow"
+def find_extra(module: str) -> str:
+    """Return the name of the smallest set of optional dependencies of a command that contains a module."""
     for text in metadata.requires("storage-benchmarks") or ():
         requirement, _, marker = text.partition(";")
         if requirement.split("=")[0].strip().replace("-", "_") == module and "report" in marker:
-            extra = "report"
-    return f"{module} is not installed: pip install 'storage-benchmarks[{extra}]'"
+            return "report"
+    return "workflow"
 
 
 def _describe_version() -> str:

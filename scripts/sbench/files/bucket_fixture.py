@@ -3,10 +3,11 @@
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import sys
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from sbench.probe.program import Problem, write_text
 
 # A bucket that every server needs; each test has its own.
 _FIRST = "data"
+# The number of a block in the name of a budget.
+_BLOCK = re.compile(r" #\d+$")
 
 
 class Expected:
@@ -185,6 +188,21 @@ class S3:
 
     def _read_budgets(self) -> dict:
         return read_mapping(self._file) if self._file.exists() else {}
+
+
+def list_obsolete_budgets(file: Path, nodes: Iterable[str]) -> Iterator[str]:
+    """Yield the names of a file's budgets whose test does not exist.
+
+    Args:
+        file: path of the file of budgets.
+        nodes: the collected tests of its folder, as "test_file.py::name". Budgets of other existing files are left out.
+    """
+    tests = set(nodes)
+    collected = {node.partition("::")[0] for node in tests}
+    for name in read_mapping(file):
+        module = name.partition("::")[0]
+        if _BLOCK.sub("", name) not in tests and (module in collected or not file.with_name(module).exists()):
+            yield name
 
 
 @contextlib.contextmanager

@@ -29,6 +29,9 @@ from sbench.stores.embedded import Served
 REGION, _PROFILE = "us-east-1", "AWS_PROFILE"
 # The network for which gaps between ranges are judged if none is emulated.
 LATENCY_MS, RATE_MIB_S = 20, 50
+_MOST_LATENCY_MS = 60_000
+# In MiB/s per connection.
+_LEAST_RATE, _MOST_RATE = 0.01, 1_000_000
 LIST = "LIST"
 # Query parameters of listings; those of other requests for buckets are, for example, `location` and `policy`.
 _LISTING = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "continuation-token"}
@@ -182,6 +185,23 @@ def build_environment(before: Mapping[str, str], variables: Mapping[str, str]) -
     Keys make a profile unnecessary, and clients fail if it does not exist.
     """
     return {name: value for name, value in {**before, **variables}.items() if name != _PROFILE}
+
+
+def check_network(latency_ms: float, rate: float, prefix: str = "--") -> None:
+    """Check the settings of an emulated network; 0 means no delay or no limit.
+
+    Args:
+        latency_ms: round-trip time in ms.
+        rate: rate of a connection in MiB/s.
+        prefix: beginning of the names of the options that set them.
+
+    Raises:
+        Problem: a setting is out of range.
+    """
+    if not 0 <= latency_ms <= _MOST_LATENCY_MS:
+        raise Problem(f"{prefix}latency must be between 0 and {_MOST_LATENCY_MS:,} ms (got {latency_ms})")
+    if rate and not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise Problem(f"{prefix}rate must be between {_LEAST_RATE:g} and {_MOST_RATE:,} MiB/s (got {rate:g})")
 
 
 def get_network(network: Mapping[str, float]) -> tuple[float, float]:

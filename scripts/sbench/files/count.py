@@ -19,9 +19,6 @@ from sbench.stores import network as networks
 
 # The bucket that is served if no folder is named.
 _EMPTY = "empty"
-_MOST_LATENCY_MS = 60_000
-# In MiB/s per connection.
-_LEAST_RATE, _MOST_RATE = 0.01, 1_000_000
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -70,10 +67,7 @@ def build_query(given: argparse.Namespace) -> Query:
     if not given.after:
         raise Problem("count needs a program to run; write it after --, such as: sbench count data -- python script.py")
     folders = name_folders(given.folders, given.bucket, given.called_from)
-    if not 0 <= given.latency <= _MOST_LATENCY_MS:
-        raise Problem(f"--latency must be between 0 and {_MOST_LATENCY_MS:,} ms (got {given.latency})")
-    if given.rate and not _LEAST_RATE <= given.rate <= _MOST_RATE:
-        raise Problem(f"--rate must be between {_LEAST_RATE:g} and {_MOST_RATE:,} MiB/s (got {given.rate:g})")
+    buckets.check_network(given.latency, given.rate)
     if given.top < 0:
         raise Problem(f"--top must be 0 or more (got {given.top})")
     network = {"latency_ms": given.latency, "per_connection_mib_s": given.rate}

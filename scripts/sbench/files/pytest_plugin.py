@@ -3,10 +3,10 @@
 Without a test that uses the fixture, this module imports nothing of the project.
 """
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BUDGETS = "s3_budgets.yaml"
 _NUMBERS = itertools.count(1)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+# Sentences about budgets without a test.
+_OBSOLETE = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,11 +31,61 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--s3-update-budgets", action="store_true", help=f"write the budgets of tests to {BUDGETS}")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options of the network before any test runs."""
+    latency_ms, rate = _get_network(config)
+    if latency_ms or rate:
+        from sbench.files.buckets import check_network
+        from sbench.probe.program import Problem
+
+        try:
+            check_network(latency_ms, rate, "--s3-")
+        except Problem as problem:
+            raise pytest.UsageError(str(problem)) from None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Find budgets whose test does not exist, if whole files were collected."""
+    config.stash[_OBSOLETE] = sentences = []
+    if any("::" in word for word in config.args) or config.getoption("lf", False):
+        return
+    paths = {path for item in items if (path := item.path.with_name(BUDGETS)).is_file()}
+    for path in sorted(paths):
+        from sbench.files.bucket_fixture import list_obsolete_budgets
+        from sbench.probe.program import Problem
+
+        nodes = [_name_node(item) for item in items if item.path.parent == path.parent]
+        # Tests that read an invalid file fail with its line.
+        with contextlib.suppress(Problem):
+            names = list_obsolete_budgets(path, nodes)
+            sentences += [f"{path}: the test of {name} does not exist; remove the budget" for name in names]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List budgets whose test does not exist."""
+    if sentences := config.stash.get(_OBSOLETE, []):
+        terminalreporter.section("budgets without a test")
+        terminalreporter.write_line("\n".join(sentences))
+
+
+def _get_network(config: pytest.Config) -> tuple[int, float]:
+    return config.getoption("--s3-latency"), config.getoption("--s3-rate")
+
+
+def _name_node(item: pytest.Item) -> str:
+    return f"{item.path.name}::{item.nodeid.partition('::')[2]}"
+
+
 @pytest.fixture(scope="session")
 def _s3_server(pytestconfig: pytest.Config) -> "Iterator[Buckets]":
     from sbench.files.bucket_fixture import serve_tests
 
-    with serve_tests(pytestconfig.getoption("--s3-latency"), pytestconfig.getoption("--s3-rate")) as served:
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with contextlib.ExitStack() as stack:
+        # The first start may build the servers, and announces this on standard error.
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            served = stack.enter_context(serve_tests(*_get_network(pytestconfig)))
         yield served
 
 
@@ -50,8 +102,7 @@ def s3(_s3_server: "Buckets", request: pytest.FixtureRequest, monkeypatch: pytes
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.setenv("SBENCH_BUCKET", bucket)
     monkeypatch.setenv("SBENCH_URL", f"{_s3_server.variables['AWS_ENDPOINT_URL']}/{bucket}")
-    path = Path(request.node.path)
-    node = f"{path.name}::{request.node.nodeid.partition('::')[2]}"
-    made = S3(_s3_server, bucket, node, path.with_name(BUDGETS), request.config.getoption("--s3-update-budgets"))
+    file = request.node.path.with_name(BUDGETS)
+    made = S3(_s3_server, bucket, _name_node(request.node), file, request.config.getoption("--s3-update-budgets"))
     yield made
     made.close()

@@ -37,7 +37,7 @@ _QUIET_S = 0.1
 EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
-class Requests(ABC):
+class RequestCounter(ABC):
     """Base class of counters of requests by HTTP method since the last `reset_counts` (METHOD 11).
 
     Subclasses count in a thread.
@@ -85,7 +85,7 @@ class Requests(ABC):
         """Stop counting; called after the server has exited."""
 
 
-class AccessLog(Requests):
+class AccessLog(RequestCounter):
     """Counts the lines of the access log on a server's standard output, and copies all other output to the log file.
 
     Lines of the access log are discarded, because their URLs may be signed.
@@ -143,7 +143,7 @@ class AccessLog(Requests):
         self.add_requests(method, count=1, failed=failed, bytes_offered=offered)
 
 
-class StatsD(Requests):
+class StatsD(RequestCounter):
     """Counts requests based on the StatsD packets that a server sends to `address` on the loopback interface."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class Server:
 
     name: str
     command: Callable[[int], list[str]]
-    counter: Requests
+    counter: RequestCounter
     env: dict[str, str] = field(default_factory=dict)
     credentials: dict[str, str] = field(default_factory=dict)
 
@@ -312,7 +312,7 @@ class Served:
     endpoint: str
     credentials: dict[str, str]
     folder: Path
-    counter: Requests
+    counter: RequestCounter
     processes: dict[str, Popen]
     proxy: Proxy | None = None
 
