@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from conftest import copy_project, sbench
-from toy_index import Release, serve_index
 
 from sbench.build import dated_packages
 from sbench.build.release_range import Unusable
 from sbench.cli.__main__ import main
 from sbench.files.script_bisection import Change, find_changes, measure_range
 from sbench.probe.program import Problem
+from tests.helpers.toy_index import Release, serve_index
 
 # A release with this figure cannot be measured.
 BROKEN = -1
