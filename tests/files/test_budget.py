@@ -26,13 +26,9 @@ def build_requests(gets: int = 3, sent: int = 300, heads: int = 1) -> Requests:
         "GET": {"count": gets, "failed": 0, "bytes": sent},
         "HEAD": {"count": heads, "failed": heads, "bytes": 0},
     }
-    passed = {
-        "connections": 0,
-        "handshakes": 0,
-        "refused": 0,
-        "exchanges": [get] * gets + [head | {"connection": 8}] * heads,
-    }
-    return Requests(methods, {"data/a.h5": Totals(gets, sent, 100, gets - 1, 1)}, passed, 0, gets + heads)
+    passed = {"connections": 0, "handshakes": 0, "refused": 0}
+    passed["exchanges"] = [get] * gets + [head | {"connection": 8}] * heads
+    return Requests(methods, {"data/a.h5": Totals(gets, sent, 100, gets - 1, 1)}, passed, 0, methods)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ def write_wheel(release: Release, folder: Path) -> Path:
         for file, text in files.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
             rows.append(f"{file},sha256={digest},{len(text.encode())}\n")
-            wheel.writestr(file, text)
+            # All have the same time, as in reproducible builds.
+            wheel.writestr(zipfile.ZipInfo(file), text)
         wheel.writestr(f"{home}/RECORD", "".join(rows) + f"{home}/RECORD,,\n")
     return path
 

@@ -1,6 +1,8 @@
 """Install a release of a package with the versions of other packages that were the newest when it was published."""
 
+import importlib.metadata
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -54,11 +56,23 @@ def install_packages(what: str, requirements: Iterable[str], folder: Path) -> Pa
     Raises:
         Unusable: a package cannot be installed.
     """
-    python = folder / "bin/python"
+    python, requirements = folder / "bin/python", list(requirements)
     if not python.exists():
         run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
+    for installed in importlib.metadata.distributions(path=[str(path) for path in folder.glob("lib/*/site-packages")]):
+        if f"{canonicalize_name(installed.name)}=={installed.version}" not in requirements:
+            _remove_compiled_modules(installed)
     run_uv(what, "pip", "sync", "--quiet", "--python", python, "-", text=[*requirements])
     return python
+
+
+def _remove_compiled_modules(installed: importlib.metadata.Distribution) -> None:
+    """Remove the compiled modules of a package, so that another version does not use them.
+
+    Python recognises a changed module by its size and time, which may be the same in two wheels.
+    """
+    for folder in {Path(installed.locate_file(file)).parent for file in installed.files or ()}:
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
 
 
 def list_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -197,7 +197,7 @@ def _find_causes(runs: ScriptRuns, change: Change) -> list[Cause]:
     """Find the packages that changed the figure between two releases.
 
     Starting from the packages of the earlier release, the versions of the later one are installed one after the other,
-    that of the bisected package first. Requirements are ignored, so some of these environments may not work; packages
+    beginning with the bisected package. Requirements are ignored, so some of these environments may not work; packages
     that changed only together are reported together.
     """
     before, after = (runs.pins[name] for name in (change.before, change.after))
