@@ -196,15 +196,15 @@ def _measure_ends(runs: ScriptRuns) -> Figures:
 def _find_causes(runs: ScriptRuns, change: Change) -> list[Cause]:
     """Find the packages that changed the figure between two releases.
 
-    Starting from the packages of the earlier release, the versions of the later one are installed one after the other,
-    beginning with the bisected package. Requirements are ignored, so some of these environments may not work; packages
-    that changed only together are reported together.
+    Starting from the packages of the earlier release, new packages are added, and then the versions of the later one
+    are installed one after the other, beginning with the bisected package. Requirements are ignored, so some of these
+    environments may not work; packages that changed only together are reported together.
     """
     before, after = (runs.pins[name] for name in (change.before, change.after))
-    new = [runs.of.package, *(name for name in after if name not in before)]
-    others = [name for name in dated_packages.list_differences(before, after) if name not in new]
+    new = [name for name in after if name not in before]
+    others = [name for name in dated_packages.list_differences(before, after) if name not in (*new, runs.of.package)]
     names, states = [change.before], {change.before: dict(before)}
-    for changed in (new, *([name] for name in others)):
+    for changed in (*([new] if new else []), [runs.of.package], *([name] for name in others)):
         state = states[names[-1]] | {name: after[name] for name in changed if name in after}
         label = _name_packages(changed, after)
         states[label] = {name: pin for name, pin in state.items() if name in after or name not in changed}
