@@ -145,7 +145,9 @@ def test_options_name_datasets_and_their_chunks_in_lines_that_h5repack_reads(tab
 
 def test_an_access_that_fetches_much_more_than_it_selects_is_named(table):
     with h5py.File(table) as file:
-        (text,) = chunking.find_unsuited([file["table"], file["times"]], accesses.parse_accesses("[:, 0]"), PRICE)
+        (text,) = chunking.find_unsuited(
+            chunking.name_kinds([file["table"], file["times"]]), accesses.parse_accesses("[:, 0]"), PRICE
+        )
         assert text == (
             "[:, 0] fetches 12 MiB for 1.907 MiB: the chunks (65536, 6) of /table do not suit it; with chunks"
             " (262144, 1) it would fetch 2 MiB"
@@ -153,7 +155,7 @@ def test_an_access_that_fetches_much_more_than_it_selects_is_named(table):
         both = [file["table"], file["with a blank"]]
         assert (
             "of 2 datasets such as /table do"
-            in chunking.find_unsuited(both, accesses.parse_accesses("[:, 0]"), PRICE)[0]
+            in chunking.find_unsuited(chunking.name_kinds(both), accesses.parse_accesses("[:, 0]"), PRICE)[0]
         )
-        assert chunking.find_unsuited(both, accesses.parse_accesses("all"), PRICE) == []
-        assert chunking.find_unsuited([file["times"]], accesses.parse_accesses("[0]"), PRICE) == []
+        assert chunking.find_unsuited(chunking.name_kinds(both), accesses.parse_accesses("all"), PRICE) == []
+        assert chunking.find_unsuited(chunking.name_kinds([file["times"]]), accesses.parse_accesses("[0]"), PRICE) == []

@@ -11,7 +11,7 @@ from sbench.probe.program import Problem, run_main
 # Subcommands and their descriptions. The help screen describes the subcommands in FIRST, and only names the others.
 FIRST = {
     "run": "measure a configuration, and make its pages",
-    "look": "list the contents of HDF5 files, and the consequences for reading",
+    "look": "list the contents of HDF5 files and Zarr stores, and the consequences for reading",
     "count": "count the S3 requests of any program",
     "advise": "find the fastest way to read files, and measure it",
     "fit": "decide whether a volume keeps a latency limit",

@@ -1,6 +1,7 @@
-"""List the contents of HDF5 files, and the consequences for reading them over a network; takes only seconds.
+"""List the contents of HDF5 files and Zarr stores, and the consequences for reading them over a network.
 
-Accepts files, folders, patterns, and objects in a bucket: s3://bucket/prefix/*.h5.
+Takes only seconds. Accepts files, folders, patterns, objects in a bucket (s3://bucket/prefix/*.h5), and kerchunk
+references.
 """
 
 import argparse

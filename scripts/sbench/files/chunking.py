@@ -91,6 +91,11 @@ def compute_price(network: Mapping[str, float]) -> tuple[float, float]:
     return network.get("latency_ms", 0) / 1000, networks.compute_rate_limit(network, 1) * 2**20
 
 
+def name_kinds(datasets: Iterable[h5py.Dataset]) -> list[tuple[str, Kind]]:
+    """Return the names of datasets with their properties."""
+    return [(dataset.name, get_kind(dataset)) for dataset in datasets]
+
+
 def get_kind(dataset: h5py.Dataset) -> Kind:
     """Return the properties of a dataset that determine the cost of an access."""
     shape, item = dataset.shape or (), dataset.id.get_type().get_size()
@@ -101,12 +106,12 @@ def get_kind(dataset: h5py.Dataset) -> Kind:
 
 def count_selected_bytes(kind: Kind, level: str) -> int:
     """Return the number of bytes in memory selected by a level of the factor `selection`."""
-    return sum(math.prod(map(_count_indices, place)) for place in _list_places(kind, level)) * kind.item
+    return sum(math.prod(map(_count_indices, place)) for place in list_places(kind, level)) * kind.item
 
 
 def compute_cost(kind: Kind, level: str) -> Cost:
     """Return the cost of reading what a level of the factor `selection` selects, with the dataset's present chunks."""
-    costs = [_compute_place_cost(kind, place, kind.chunks) for place in _list_places(kind, level)]
+    costs = [_compute_place_cost(kind, place, kind.chunks) for place in list_places(kind, level)]
     return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
 
 
@@ -120,7 +125,7 @@ def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tupl
         price: latency of a request in seconds, and rate in bytes per second.
     """
     # For reads of metadata, or of a fraction of the chunks, the shape does not matter.
-    wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _list_places(kind, level)]
+    wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in list_places(kind, level)]
     if not wanted or not kind.item or not math.prod(kind.shape) or not kind.shape:
         return ()
 
@@ -134,14 +139,14 @@ def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tupl
     return max(alike, key=lambda shape: (math.prod(shape), -prices[shape]))
 
 
-def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: tuple[float, float]) -> list[str]:
+def find_unsuited(datasets: Iterable[tuple[str, Kind]], accesses: Accesses, price: tuple[float, float]) -> list[str]:
     """Describe the accesses that fetch many more bytes than they select, starting with the worst.
 
-    Datasets with equal properties share a sentence.
+    Datasets, given as (name, properties), with equal properties share a sentence.
     """
     names: dict[Kind, list[str]] = {}
-    for one in datasets:
-        names.setdefault(get_kind(one), []).append(one.name)
+    for name, kind in datasets:
+        names.setdefault(kind, []).append(name)
     mismatches: list[tuple[float, str]] = []
     for kind, of_kind in names.items():
         for level in accesses.shares:
@@ -164,7 +169,7 @@ def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tup
     return text + (f"; with chunks {better} it would fetch {format_size(fetched)}" if better else "")
 
 
-def _list_places(kind: Kind, level: str) -> Iterator[Spans]:
+def list_places(kind: Kind, level: str) -> Iterator[Spans]:
     """Yield the hyperslabs that an access reads, each as one (begin, end, step) per axis."""
     if level != selection.METADATA:
         for place in selection.iter_places(level, kind.shape, kind.chunks or None):

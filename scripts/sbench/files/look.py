@@ -1,14 +1,18 @@
 """Summarise the contents of HDF5 files within seconds, and list the consequences for reading them over a network."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from sbench.files.chunking import compute_price, find_unsuited
+from sbench.files import zarr_stores
+from sbench.files.chunking import compute_price, find_unsuited, name_kinds
 from sbench.files.conclusions import list_conclusions
 from sbench.files.contents import read_contents
 from sbench.files.looked import Looked
 from sbench.files.place import ELSEWHERE
+from sbench.files.zarr_look import LookedStore
 from sbench.probe.program import Problem, print_json
 from sbench.studies.shots import accesses
 from sbench.studies.shots.accesses import Accesses
@@ -44,19 +48,30 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
     read = accesses.parse_accesses(access)
     bucket = get_bucket(files)
     begin = time.monotonic()
-    of_set = find_sources(files, build_store_entry(bucket) if bucket else None)
-    looked = read_file_set(of_set)
-    suited = describe_access(of_set, read, datasets or [ALL]) if access else []
-    meaning = [*suited, *list_conclusions(looked)]
+    of_zarr = [] if bucket else [path for path in files if zarr_stores.is_store(os.path.expanduser(path))]
+    looked, parts = Looked(), {}
+    for path in of_zarr:
+        store = LookedStore(zarr_stores.read_store(Path(path).expanduser()), read if access else None, datasets)
+        parts.setdefault("stores", []).append(_report(store, list(store.list_conclusions()), as_json))
+    if others := [path for path in files if path not in of_zarr]:
+        of_set = find_sources(others, build_store_entry(bucket) if bucket else None)
+        looked = read_file_set(of_set)
+        suited = describe_access(of_set, read, datasets or [ALL]) if access else []
+        parts |= _report(looked, [*suited, *list_conclusions(looked)], as_json)
     if as_json:
-        print_json(looked.to_json() | {"meaning": meaning})
-    else:
-        print(*looked.format_lines(), "", "Reading over a network", *(f"  {line}" for line in meaning), sep="\n")
+        print_json(parts)
     print(f"read in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
         raise Problem("; ".join([*looked.bad[:_NAMED], *more]))
     return 0
+
+
+def _report(looked: Looked | LookedStore, meaning: Sequence[str], as_json: bool) -> dict:
+    """Print contents with their consequences, unless JSON is wanted, and return them as JSON."""
+    if not as_json:
+        print(*looked.format_lines(), "", "Reading over a network", *(f"  {line}" for line in meaning), sep="\n")
+    return looked.to_json() | {"meaning": list(meaning)}
 
 
 def read_file_set(of_set: Sequence[Source]) -> Looked:
@@ -96,7 +111,7 @@ def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence
         try:
             with source.open_hdf5() as file:
                 meant = list_datasets(file, datasets, source.where, read)
-                unsuited = find_unsuited(meant, read, compute_price(ELSEWHERE))
+                unsuited = find_unsuited(name_kinds(meant), read, compute_price(ELSEWHERE))
                 return unsuited or [f"The chunks of {source.where} suit {', '.join(read.shares)}."]
         except Problem as error:
             problem = problem or error

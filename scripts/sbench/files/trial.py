@@ -176,7 +176,9 @@ class Trial:
         """
         with h5py.File(self._object[0]) as file:
             meant = list_datasets(file, self.datasets, str(self._object[0]), self.accesses)
-            self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.compute_price(self.place.network))
+            self.unsuited = chunking.find_unsuited(
+                chunking.name_kinds(meant), self.accesses, chunking.compute_price(self.place.network)
+            )
             largest = max(
                 (math.prod(one.chunks) * chunking.get_kind(one).item for one in meant if one.chunks), default=0
             )

@@ -1,0 +1,146 @@
+"""Describe Zarr stores and kerchunk references, and the requests with which Zarr reads them over S3."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from sbench.files.chunking import compute_cost, compute_price, count_selected_bytes, find_unsuited, list_places
+from sbench.files.looked import SMALL
+from sbench.files.place import ELSEWHERE
+from sbench.files.zarr_stores import Array, ZarrStore, count_requests
+from sbench.probe import sizes
+from sbench.probe.program import Problem
+from sbench.studies.shots.accesses import Accesses
+
+# As for HDF5 files: 1,000 sequential requests take 20 s at 20 ms, and 50 take a second.
+_MANY_CHUNKS, _MANY_ARRAYS = 1_000, 50
+_LISTED = 20
+
+
+@dataclass
+class LookedStore:
+    """A store, and how it will be read.
+
+    Attributes:
+        store: the store.
+        accesses: the reads; None for whole arrays.
+        patterns: patterns of the names of the arrays to read; empty for all.
+    """
+
+    store: ZarrStore
+    accesses: Accesses | None
+    patterns: Sequence[str] = ()
+
+    def format_lines(self) -> Iterator[str]:
+        """Yield the contents of the store as lines of text."""
+        store = self.store
+        objects, total = sum(array.objects for array in store.arrays), sum(array.bytes for array in store.arrays)
+        parts = [sizes.format_count(len(store.arrays), "array")]
+        if objects:
+            parts.append(f"{sizes.format_size(total)} in {sizes.format_count(objects, 'object')}")
+        if store.files:
+            parts.append(f"references to {sizes.format_count(store.files, 'file')}")
+        apart = "" if store.is_consolidated else "; metadata not consolidated"
+        yield f"{store.where}: {store.format}, {', '.join(parts)}{apart}"
+        largest = sorted(store.arrays, key=lambda array: -array.bytes)
+        yield from (f"  {_describe_array(array)}" for array in largest[:_LISTED])
+        if len(largest) > _LISTED:
+            yield f"  … and {sizes.format_count(len(largest) - _LISTED, 'smaller array')}"
+
+    def list_conclusions(self) -> Iterator[str]:
+        """Yield sentences on reading the store over S3.
+
+        Raises:
+            Problem: no array matches the patterns.
+        """
+        arrays = self._select_arrays()
+        yield from _describe_chunks(arrays)
+        if self.accesses:
+            for level in self.accesses.shares:
+                yield from _describe_requests(level, arrays)
+            kinds = [(array.name, array.kind) for array in arrays if array.item]
+            yield from find_unsuited(kinds, self.accesses, compute_price(ELSEWHERE))
+        if len(self.store.arrays) >= _MANY_ARRAYS and not self.store.is_consolidated:
+            yield (
+                f"The metadata of {len(self.store.arrays):,} arrays are as many objects: consolidate them"
+                " (zarr.consolidate_metadata), and opening takes a few requests."
+            )
+        if any(array.shards for array in arrays):
+            yield (
+                "To read a part of a shard, zarr requests the shard's index and each chunk; zarr 3.3 and later merge"
+                " requests for neighbouring chunks."
+            )
+        yield "Run sbench count with your program to count its requests (docs/count.md)."
+
+    def to_json(self) -> dict:
+        """Convert the contents to a JSON-serialisable dict, with sizes in bytes."""
+        store = self.store
+        levels = list(self.accesses.shares) if self.accesses else []
+        arrays = [
+            array._asdict() | {"requests": {level: _count_requests(level, array) for level in levels}}
+            for array in store.arrays
+        ]
+        return {
+            **{"store": store.where, "format": store.format, "is_consolidated": store.is_consolidated},
+            **{"files": store.files, "arrays": arrays},
+        }
+
+    def _select_arrays(self) -> list[Array]:
+        arrays = [
+            array
+            for array in self.store.arrays
+            if not self.patterns or any(fnmatchcase(array.name, pattern) for pattern in self.patterns)
+        ]
+        if not arrays and self.patterns:
+            raise Problem(
+                f"no array of {self.store.where} matches {', '.join(self.patterns)}; the first arrays are"
+                f" {', '.join(array.name for array in self.store.arrays[:_LISTED]) or 'none'}"
+            )
+        return arrays
+
+
+def _describe_array(array: Array) -> str:
+    each = f" of {sizes.format_size(array.bytes / array.objects)}" if array.bytes else ""
+    noun = "shard" if array.shards else "chunk"
+    written = f", {array.objects:,} of {array.largest:,} written" if 0 < array.objects < array.largest else ""
+    inner = f", with chunks {array.chunks}" if array.shards else ""
+    codecs = f"; {', '.join(array.codecs)}" if array.codecs else ""
+    number = sizes.format_count(array.largest, noun)
+    return (
+        f"{array.name} {array.shape} {array.dtype}: {number} {array.shards or array.chunks}{each}{inner}{written}"
+        f"{codecs}"
+    )
+
+
+def _describe_chunks(arrays: Sequence[Array]) -> Iterator[str]:
+    small = [
+        array
+        for array in arrays
+        if not array.shards and array.objects >= _MANY_CHUNKS and array.bytes < SMALL * array.objects
+    ]
+    if small:
+        worst = max(small, key=lambda array: array.objects)
+        each = sizes.format_size(worst.bytes / worst.objects)
+        yield (
+            f"The chunks of {worst.name} are small and many: {worst.objects:,} of {each}, which take as many requests."
+            " Use larger chunks, or shards."
+        )
+
+
+def _describe_requests(level: str, arrays: Sequence[Array]) -> Iterator[str]:
+    requests = {array: _count_requests(level, array) for array in arrays if array.shape}
+    if not requests:
+        return
+    total = sum(requests.values())
+    sized = [array for array in requests if array.item]
+    fetched = sum(compute_cost(array.kind, level).bytes for array in sized)
+    selected = sum(count_selected_bytes(array.kind, level) for array in sized)
+    name = next(iter(requests)).name if len(requests) == 1 else f"{len(requests)} arrays"
+    yield (
+        f"{level} of {name}: {sizes.format_count(total, 'GET')} of chunks, about {sizes.format_size(round(fetched))}"
+        f" for {sizes.format_size(selected)} in memory."
+    )
+
+
+def _count_requests(level: str, array: Array) -> int:
+    return sum(count_requests(array, spans) for spans in list_places(array.kind, level))
