@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,10 +135,10 @@ def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkey
     with serve_index(list_toys(), tmp_path, dated=False) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        pins = dated_packages.resolve_release("toyreader", "1.0")
+        pins = dated_packages.resolve_release("toyreader", "1.0", [], sys.executable)
         assert pins == {"toyreader": "toyreader==1.0", "toypart": "toypart==0.3"}
         with pytest.raises(Unusable, match=r"^toyreader 9: "):
-            dated_packages.resolve_release("toyreader", "9")
+            dated_packages.resolve_release("toyreader", "9", [], sys.executable)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkey
         (["zarr", "1", "2", "--script", "a.py", "--clone", "x"], "with --script, name a package and two of its"),
         (["zarr", "1", "2", "--script", "a.py", "--most", "1"], r"--most must be 2 or more \(got 1\)"),
         (["own-name", "1", "2", "--script", "a.py"], r"would import .*/own_name instead of the releases"),
-        (["zarr", "1", "2", "--with", "s3fs"], "--folders, --with and --most need --script"),
+        (["zarr", "1", "2", "--with", "s3fs"], "--folders, --with, --python and --most need --script"),
     ],
 )
 def test_a_wrong_argument_is_one_line(words: list[str], line: str, tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from sbench.build.release_range import run_uv
-from sbench.build.shell import PIN, get_base_python
+from sbench.build.shell import PIN
 
 # The time at which a file was uploaded, in a lock file of PEP 751.
 _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
@@ -18,7 +18,7 @@ _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
 _MARGIN = timedelta(minutes=1)
 
 
-def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> dict[str, str]:
+def resolve_release(package: str, release: str, wanted: Sequence[str], python: Path | str) -> dict[str, str]:
     """Return the versions of all packages of an environment with a release, as of the date of the release.
 
     If the registry does not state when files were uploaded, the newest possible versions are used.
@@ -27,6 +27,7 @@ def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> d
         package: name of the package.
         release: its version.
         wanted: further requirements, such as "s3fs" or "xarray>=2025.1".
+        python: the interpreter.
 
     Returns:
         {name: requirement with an exact version}.
@@ -35,7 +36,7 @@ def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> d
         Unusable: the release, or a requirement, is not available for this interpreter.
     """
     what, pinned = f"{package} {release}", f"{package}=={release}"
-    options = ("pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", get_base_python())
+    options = ("pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", python)
     described = run_uv(what, *options, "--no-deps", "--format", "pylock.toml", "-", text=[pinned])
     uploaded = [datetime.fromisoformat(text) for text in _UPLOADED.findall(described)]
     until = ("--exclude-newer", (max(uploaded) + _MARGIN).isoformat()) if uploaded else ()
@@ -43,7 +44,7 @@ def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> d
     return {canonicalize_name(pin["name"]): pin["what"] for pin in PIN.finditer(locked)}
 
 
-def install_packages(what: str, requirements: Iterable[str], folder: Path) -> Path:
+def install_packages(what: str, requirements: Iterable[str], folder: Path, base: Path | str) -> Path:
     """Make an environment contain exactly these packages, without their requirements, and return its interpreter.
 
     Packages that it contains already are kept, with their compiled modules.
@@ -52,13 +53,14 @@ def install_packages(what: str, requirements: Iterable[str], folder: Path) -> Pa
         what: what the environment is for, for messages.
         requirements: a requirement with an exact version for each package.
         folder: folder of the environment.
+        base: the interpreter from which it is created.
 
     Raises:
         Unusable: a package cannot be installed.
     """
     python, requirements = folder / "bin/python", list(requirements)
     if not python.exists():
-        run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
+        run_uv(what, "venv", "--quiet", "--no-project", "--python", base, folder)
     for installed in importlib.metadata.distributions(path=[str(path) for path in folder.glob("lib/*/site-packages")]):
         if f"{canonicalize_name(installed.name)}=={installed.version}" not in requirements:
             _remove_compiled_modules(installed)

@@ -109,13 +109,20 @@ class Releases(NamedTuple):
 
 
 def list_releases(
-    package: str, first: str, last: str, clone: str = "", reader: Reader | None = None, with_yanked: bool = False
+    package: str,
+    first: str,
+    last: str,
+    clone: str = "",
+    reader: Reader | None = None,
+    with_yanked: bool = False,
+    python: str = "",
 ) -> Releases:
     """Return a package's releases from `first` to `last`, or the commits of a clone in that range.
 
     Either end may be the path of a wheel. A wheel as `first` is followed by all releases with later versions; a wheel
     as `last` comes after the newest release. Commits are listed along the first parents of `last`, so that a merge
-    commit represents its entire branch. An end may be a yanked release if `with_yanked` is set.
+    commit represents its entire branch. An end may be a yanked release if `with_yanked` is set. Releases are listed for
+    the Python `python`, such as "3.13", by default this one.
 
     Raises:
         Problem: an end is missing, was yanked or does not precede the other, or the releases cannot be listed.
@@ -130,7 +137,7 @@ def list_releases(
     named = {key: _format_wheel_name(wheels[key]) if key in wheels else text for key, text in ends}
     names, withdrawn = list(named.values()), {}
     if len(wheels) < 2:
-        names, withdrawn = _list_names_between(package, named, wheels, with_yanked)
+        names, withdrawn = _list_names_between(package, named, wheels, with_yanked, python)
     if len(dict.fromkeys(names)) < 2:
         raise Problem(f"{last} is not a later release than {first}; name two releases, the older first")
     of_user = {named[key]: wheel for key, wheel in wheels.items()}
@@ -152,7 +159,7 @@ def read_package_name(clone: str, reference: str) -> str:
 
 
 def _list_names_between(
-    package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel], with_yanked: bool
+    package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel], with_yanked: bool, python: str
 ) -> tuple[list[str], dict]:
     """Return the names of all releases in a range, and the reasons why some of them were yanked.
 
@@ -161,8 +168,11 @@ def _list_names_between(
         named: names of the range's ends, by "first" and "last".
         wheels: user-supplied wheels, by the same keys; at most one.
         with_yanked: whether an end may be a yanked release.
+        python: release of Python for which releases are listed; an empty string for this one.
     """
-    listed, withdrawn = (list(load_pinned_sources()[HDF5]), {}) if package == HDF5 else _list_registry_releases(package)
+    listed, withdrawn = list(load_pinned_sources()[HDF5]), {}
+    if package != HDF5:
+        listed, withdrawn = _list_registry_releases(package, python)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
         if key not in wheels:
@@ -191,9 +201,11 @@ def _format_wheel_name(wheel: Wheel) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
-def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
-    """Return the releases that pip lists for this interpreter, and the yanked releases with their reasons."""
-    command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
+def _list_registry_releases(package: str, python: str) -> tuple[list[str], dict[str, str]]:
+    """Return the releases that pip lists for an interpreter, and the yanked releases with their reasons."""
+    # For another interpreter, pip lists only releases with wheels.
+    other = ["--python-version", python, "--only-binary=:all:"] if python else []
+    command = [sys.executable, "-m", "pip", "index", "versions", "-vv", *other, package]
     done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
         reason = (done.stderr.strip() or "empty list").splitlines()[-1]

@@ -30,6 +30,7 @@ def add_options(parser: Parser) -> None:
     own = parser.add_argument_group("with --script")
     own.add_argument("--folders", nargs="+", default=[], metavar="FOLDER", help="folders to serve, each as a bucket")
     own.add_argument("--with", nargs="+", default=[], metavar="PACKAGE", help="packages that the script needs, too")
+    own.add_argument("--python", default="", metavar="RELEASE", help="Python to use, such as 3.13 (default: this one)")
     own.add_argument("--most", type=int, default=0, metavar="N", help="releases to measure where none differ (24)")
 
 
@@ -39,7 +40,7 @@ def start(given: argparse.Namespace) -> int:
 
     if given.script:
         return script_bisection.run_bisect(script_bisection.build_query(given), partial(print, flush=True))
-    if given.folders or vars(given)["with"] or given.most:
-        raise Problem("--folders, --with and --most need --script")
+    if given.folders or vars(given)["with"] or given.most or given.python:
+        raise Problem("--folders, --with, --python and --most need --script")
     query = bisect.Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
     return bisect.run_bisect(query, given.yes)

@@ -95,7 +95,7 @@ def build_query(given: argparse.Namespace) -> Query:
     if module.is_dir() or module.with_suffix(".py").exists():
         raise Problem(f"the script would import {module} instead of the releases; move it to another folder")
     folders = count.name_folders(given.folders, [], given.called_from)
-    script = Script(path, given.called_from, folders, vars(given)["with"])
+    script = Script(path, given.called_from, folders, vars(given)["with"], given.python)
     return Query(given.library, given.first, given.last, given.metric, script, given.name, given.most or _MOST)
 
 
@@ -108,7 +108,9 @@ def run_bisect(query: Query, say: Say) -> int:
     Raises:
         Problem: an argument is wrong, an end cannot be measured, or the requests of the script do not repeat.
     """
-    of = release_range.list_releases(query.package, query.first, query.last, with_yanked=True)
+    of = release_range.list_releases(
+        query.package, query.first, query.last, with_yanked=True, python=query.script.python
+    )
     folder = Path("results", query.name or f"bisect-{of.package}-{of.names[0]}-{of.names[-1]}")
     expect_folders(folder.name)
     folder.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from sbench.build import dated_packages
+from sbench.build.interpreters import find_python
 from sbench.build.release_range import Releases, Unusable
-from sbench.build.shell import get_clean_environment
+from sbench.build.shell import get_base_python, get_clean_environment
 from sbench.files import buckets, budget, count_page
 from sbench.files.count import Count
 from sbench.files.count import Query as CountQuery
@@ -29,12 +30,14 @@ class Script(NamedTuple):
         cwd: its working directory.
         folders: the folder of each bucket, by name; None for an empty bucket.
         wanted: further requirements, such as "s3fs".
+        python: release of Python, such as "3.13"; an empty string for this one.
     """
 
     path: Path
     cwd: str
     folders: Mapping[str, Path | None]
     wanted: Sequence[str]
+    python: str = ""
 
 
 class ScriptRuns:
@@ -60,6 +63,7 @@ class ScriptRuns:
         """
         self.of, self._script, self._metric, self._log, self._say = of, script, metric, log, say
         self._environment, self._limit_s = scratch / "environment", None
+        self._base = find_python(script.python)["path"] if script.python else get_base_python()
         self.pins: dict[str, dict[str, str]] = {}
         self.counts: dict[str, Count] = {}
         self.reasons: dict[str, str] = {}
@@ -71,7 +75,7 @@ class ScriptRuns:
             Unusable: it cannot be installed, or the script fails.
         """
         try:
-            self.pins[name] = dated_packages.resolve_release(self.of.package, name, self._script.wanted)
+            self.pins[name] = dated_packages.resolve_release(self.of.package, name, self._script.wanted, self._base)
             figure = self.measure_packages(name, self.pins[name])
         except Unusable as problem:
             self.reasons[name] = str(problem)
@@ -86,7 +90,7 @@ class ScriptRuns:
         Raises:
             Unusable: a package cannot be installed, or the script fails.
         """
-        python = dated_packages.install_packages(name, pins.values(), self._environment)
+        python = dated_packages.install_packages(name, pins.values(), self._environment, self._base)
         self.counts[name] = self._run_script(name, python)
         return self.read_figure(name)
 
