@@ -185,6 +185,34 @@ def test_stores_and_hdf5_files_are_looked_at_together(tmp_path: Path, capsys: py
     assert (result["files"], result["stores"][0]["arrays"][0]["requests"]) == (1, {"[0]": 2})
 
 
+def test_a_store_in_a_bucket_is_read_from_its_consolidated_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    group = {"zarr_format": 3, "node_type": "group"}
+    consolidated = group | {"consolidated_metadata": {"kind": "inline", "metadata": {"x": NODE, "g": group}}}
+    write_store(tmp_path / "data/3.zarr", {"x/c/0/0": 80}, **{"zarr.json": consolidated})
+    write_store(tmp_path / "data/2.zarr", {}, **{".zmetadata": {"metadata": {"g/x/.zarray": ZARRAY}}})
+    write_store(tmp_path / "data/plain.zarr/x", {"0.0": 80}, **{".zarray": ZARRAY})
+    write_store(tmp_path / "data/apart.zarr", {}, **{"zarr.json": group})
+    with h5py.File(tmp_path / "data/a.h5", "w") as file:
+        file["x"] = [1.0]
+    with buckets.serve_buckets({"data": tmp_path / "data"}, {}) as served:
+        for name, value in served.variables.items():
+            monkeypatch.setenv(name, value)
+        names = ("3.zarr", "2.zarr", "plain.zarr/x", "a.h5")
+        look.print_contents([f"s3://data/{name}" for name in names], "[0]", [])
+        with pytest.raises(Problem, match=r"s3://data/apart\.zarr: the metadata of its arrays are not"):
+            look.print_contents(["s3://data/apart.zarr"], "", [])
+        with pytest.raises(Problem, match="s3://data/nothing"):
+            look.print_contents(["s3://data/nothing"], "", [])
+    text = capsys.readouterr().out
+    assert "s3://data/3.zarr: Zarr 3, 1 array\n  /x (10, 8) float32: 4 chunks (5, 4); bytes\n" in text
+    assert "s3://data/2.zarr: Zarr 2, 1 array\n  /g/x (10, 8) float32: 4 chunks (5, 4)\n" in text
+    assert "s3://data/plain.zarr/x: Zarr 2, 1 array\n" in text
+    assert text.count("[0] of /") == 3
+    assert "1 file, " in text
+
+
 def test_a_scalar_array_and_an_empty_selection_take_what_they_take():
     scalar = Array("/s", (), "float64", 8, (), (), (), 1, 8)
     assert count_requests(scalar, ()) == 1

@@ -1,6 +1,5 @@
 """Summarise the contents of HDF5 files within seconds, and list the consequences for reading them over a network."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from sbench.files.contents import read_contents
 from sbench.files.looked import Looked
 from sbench.files.place import ELSEWHERE
 from sbench.files.zarr_look import LookedStore
+from sbench.files.zarr_stores import ZarrStore
+from sbench.probe.formats import is_named_hdf5
 from sbench.probe.program import Problem, print_json
 from sbench.studies.shots import accesses
 from sbench.studies.shots.accesses import Accesses
@@ -25,6 +26,7 @@ from sbench.studies.shots.manifest import list_datasets
 # Maximum number of files to examine in detail (evenly spaced among all), and time limit for doing so.
 _DEEP_FILES, _DEEP_S = 20, 4.0
 _NAMED = 5
+_WILD = frozenset("*?[")
 # Minimum time between two lines of progress output.
 _PROGRESS_S = 2.0
 
@@ -48,13 +50,16 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
     read = accesses.parse_accesses(access)
     bucket = get_bucket(files)
     begin = time.monotonic()
-    of_zarr = [] if bucket else [path for path in files if zarr_stores.is_store(os.path.expanduser(path))]
-    looked, parts = Looked(), {}
-    for path in of_zarr:
-        store = LookedStore(zarr_stores.read_store(Path(path).expanduser()), read if access else None, datasets)
+    spec = build_store_entry(bucket) if bucket else None
+    looked, parts, others = Looked(), {}, []
+    for path in files:
+        if not (of_zarr := _find_zarr_store(path, spec)):
+            others.append(path)
+            continue
+        store = LookedStore(of_zarr, read if access else None, datasets)
         parts.setdefault("stores", []).append(_report(store, list(store.list_conclusions()), as_json))
-    if others := [path for path in files if path not in of_zarr]:
-        of_set = find_sources(others, build_store_entry(bucket) if bucket else None)
+    if others:
+        of_set = find_sources(others, spec)
         looked = read_file_set(of_set)
         suited = describe_access(of_set, read, datasets or [ALL]) if access else []
         parts |= _report(looked, [*suited, *list_conclusions(looked)], as_json)
@@ -65,6 +70,15 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
         raise Problem("; ".join([*looked.bad[:_NAMED], *more]))
     return 0
+
+
+def _find_zarr_store(path: str, spec: dict | None) -> ZarrStore | None:
+    """Return the Zarr store at a path, or at an address in the bucket `spec`; None if there is none."""
+    if spec:
+        is_file = is_named_hdf5(path) or not _WILD.isdisjoint(path)
+        return None if is_file else zarr_stores.find_remote_store(path, spec)
+    place = Path(path).expanduser()
+    return zarr_stores.read_store(place) if zarr_stores.is_store(place) else None
 
 
 def _report(looked: Looked | LookedStore, meaning: Sequence[str], as_json: bool) -> dict:

@@ -12,9 +12,12 @@ import numpy as np
 from sbench.files.chunking import Kind
 from sbench.probe.formats import ZARR
 from sbench.probe.program import Problem
+from sbench.studies.shots.addresses import IN_BUCKET
+from sbench.studies.shots.inputs import find_object
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _NODE = ".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"
 _SHARDING = "sharding_indexed"
+_FORMATS = {_NODE: "Zarr 3", _CONSOLIDATED: "Zarr 2", _ARRAY: "Zarr 2"}
 # Sizes in bytes of data types of Zarr 3 whose names numpy does not know.
 _ITEMS = {"numpy.datetime64": 8, "numpy.timedelta64": 8}
 # Only Zarr's metadata, and kerchunk's references, are read from JSON.
@@ -117,6 +120,42 @@ def read_store(path: Path) -> ZarrStore:
     if not formats:
         raise Problem(f"{path} has metadata of Zarr, but no array; name the store, not a part of it")
     return ZarrStore(str(path), " and ".join(sorted(formats)), arrays, is_consolidated)
+
+
+def find_remote_store(address: str, spec: dict) -> ZarrStore | None:
+    """Read the store at an address in a bucket from its consolidated metadata; an array alone needs none.
+
+    Its chunks are not counted.
+
+    Args:
+        address: s3://bucket/prefix.
+        spec: the bucket's entry as a store of a configuration.
+
+    Returns:
+        The store; None if no metadata are there.
+
+    Raises:
+        Problem: the metadata cannot be read, or are not consolidated.
+    """
+    prefix = address.removeprefix(IN_BUCKET).partition("/")[2].rstrip("/")
+    for name in (_NODE, _CONSOLIDATED, _ARRAY):
+        if not (source := find_object(f"{prefix}/{name}".lstrip("/"), spec)):
+            continue
+        with source.open_raw() as content:
+            data = _parse_json(content.read().decode(errors="replace"), source.where)
+        if name == _ARRAY or data.get("node_type") == "array":
+            return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, {name: data}, {})), True)
+        if name == _CONSOLIDATED:
+            form = "kerchunk references (Parquet)" if "record_size" in data else _FORMATS[name]
+            return ZarrStore(address, form, list(_build_arrays(source.where, data.get("metadata") or {}, {})), True)
+        if not (consolidated := data.get("consolidated_metadata")):
+            raise Problem(
+                f"{address}: the metadata of its arrays are not consolidated; name an array, or consolidate them"
+                " (zarr.consolidate_metadata)"
+            )
+        nodes = {f"{key}/{_NODE}": node for key, node in (consolidated.get("metadata") or {}).items()}
+        return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, nodes, {})), True)
+    return None
 
 
 def count_requests(array: Array, spans: Sequence[tuple[int, int, int]]) -> int:
@@ -226,7 +265,7 @@ def _read_references(path: Path) -> ZarrStore:
     return ZarrStore(str(path), "kerchunk references", arrays, True, len(files))
 
 
-def _build_arrays(path: Path, nodes: Mapping, chunks: Mapping[str, list]) -> Iterator[Array]:
+def _build_arrays(path: Path | str, nodes: Mapping, chunks: Mapping[str, list]) -> Iterator[Array]:
     """Yield the arrays among keys such as "t2m/.zarray", with the references of their chunks by folder."""
     for key in sorted(nodes):
         folder, _, name = key.rpartition("/")
