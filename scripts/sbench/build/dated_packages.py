@@ -11,11 +11,14 @@ from packaging.utils import canonicalize_name
 
 from sbench.build.release_range import run_uv
 from sbench.build.shell import PIN, get_base_python
+from sbench.probe.program import Problem
 
 # The time at which a file was uploaded, in a lock file of PEP 751.
 _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
 # The files of a release are uploaded one after the other.
 _MARGIN = timedelta(minutes=1)
+# Modules that some wheels contain by mistake, and that nobody imports.
+_STRAY = {"tests", "test", "docs", "doc", "examples", "benchmarks", "conftest", "setup"}
 
 
 def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> dict[str, str]:
@@ -64,6 +67,23 @@ def install_packages(what: str, requirements: Iterable[str], folder: Path) -> Pa
             _remove_compiled_modules(installed)
     run_uv(what, "pip", "sync", "--quiet", "--python", python, "-", text=[*requirements])
     return python
+
+
+def expect_no_shadows(script: Path, folder: Path) -> None:
+    """Check that a script does not import modules of its folder instead of the packages of an environment.
+
+    Args:
+        script: path of the script.
+        folder: folder of the environment.
+
+    Raises:
+        Problem: the folder of the script contains a module of an installed package.
+    """
+    modules = {path.name.partition(".")[0] for path in folder.glob("lib/*/site-packages/*")} - _STRAY
+    for name in sorted(modules):
+        for path in (script.parent / f"{name}.py", script.parent / name / "__init__.py"):
+            if path.exists():
+                raise Problem(f"the script would import {path} instead of the installed package; move one of them")
 
 
 def _remove_compiled_modules(installed: importlib.metadata.Distribution) -> None:

@@ -74,9 +74,11 @@ class ScriptRuns:
             self.pins[name] = dated_packages.resolve_release(self.of.package, name, self._script.wanted)
             figure = self.measure_packages(name, self.pins[name])
         except Unusable as problem:
-            self.reasons[name] = str(problem)
-            self._say(f"{name}: skipped: {problem}")
-            raise
+            self.reasons[name] = str(problem).removeprefix(f"{self.of.package} {name}: ").rstrip(".")
+            # Without an end, there is no search.
+            if name not in (self.of.names[0], self.of.names[-1]):
+                self._say(f"{name}: skipped: {self.reasons[name]}")
+            raise Unusable(self.reasons[name]) from None
         self._say(f"{name}: {figure:,} {self._metric}{' (yanked)' * (name in self.of.withdrawn)}")
         return figure
 
@@ -86,7 +88,9 @@ class ScriptRuns:
         Raises:
             Unusable: a package cannot be installed, or the script fails.
         """
-        python = dated_packages.install_packages(name, pins.values(), self._environment)
+        what = f"{self.of.package} {name}"
+        python = dated_packages.install_packages(what, pins.values(), self._environment)
+        dated_packages.expect_no_shadows(self._script.path, self._environment)
         self.counts[name] = self._run_script(name, python)
         return self.read_figure(name)
 
@@ -95,14 +99,17 @@ class ScriptRuns:
         return budget.count_totals(self.counts[name].requests)[self._metric]
 
     def check_repeat(self, name: str) -> None:
-        """Run the script again in the environment of the last run.
+        """Measure a release again.
 
         Raises:
-            Problem: the figure is another one.
+            Problem: the figure is another one, or the script fails.
         """
         figure = self.read_figure(name)
-        self.counts[name] = self._run_script(name, self._environment / "bin/python")
-        if (again := self.read_figure(name)) != figure:
+        try:
+            again = self.measure_packages(name, self.pins[name])
+        except Unusable as problem:
+            raise Problem(f"{self.of.package} {name}: second run: {problem}; correct the cause") from None
+        if again != figure:
             raise Problem(
                 f"with {self.of.package} {name}, the script made {figure:,} {self._metric}, and in a second run"
                 f" {again:,}; change it so that its requests repeat exactly"
