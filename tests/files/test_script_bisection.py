@@ -16,6 +16,7 @@ from sbench.build import dated_packages, release_range
 from sbench.build.release_range import Unusable
 from sbench.cli.__main__ import main
 from sbench.files.script_bisection import Change, build_query, find_changes, make_folder, measure_range
+from sbench.files.script_runs import find_reason
 from sbench.probe.program import Problem
 from tests.helpers.toy_index import Release, serve_index
 
@@ -137,6 +138,8 @@ def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkey
     with serve_index(list_toys(), tmp_path, dated=False) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
+        # The user's settings of uv do not choose other versions.
+        monkeypatch.setenv("UV_RESOLUTION", "lowest")
         pins = dated_packages.resolve_release("toyreader", "1.0")
         assert pins == {"toyreader": "toyreader==1.0", "toypart": "toypart==0.3"}
         with pytest.raises(Unusable, match=r"^toyreader 9: "):
@@ -208,6 +211,20 @@ def test_the_reason_of_a_failed_build_is_its_last_line():
     code = f"import sys; sys.stderr.write({words!r}); sys.exit(1)"
     with pytest.raises(Unusable, match=r"^toy 1: AttributeError: no sources$"):
         release_range._run_command("toy 1", [sys.executable, "-c", code])
+
+
+def test_the_reason_of_a_failed_script_is_the_last_exception():
+    trace = [
+        "Traceback (most recent call last):\n",
+        '  File "a.py", line 1\n',
+        "{}: Generic {{\n",
+        "    status: 400,\n",
+        "}}\n",
+    ]
+    first, second = ([line.format(name) for line in trace] for name in ("KeyError", "a.OwnError"))
+    assert find_reason([*first, "\n", "During handling\n", "\n", *second]) == "a.OwnError: Generic { status: 400, }"
+    assert find_reason(["one\n", "two\n", "\n"]) == "two"
+    assert find_reason([]) == "it printed nothing"
 
 
 def test_a_folder_of_another_run_is_kept_and_old_results_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -17,6 +17,8 @@ from sbench.probe.program import Problem
 _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
 # The files of a release are uploaded one after the other.
 _MARGIN = timedelta(minutes=1)
+# The newest versions, whatever the user's settings of uv are.
+_NEWEST = ("--resolution", "highest", "--prerelease", "if-necessary-or-explicit")
 # Modules that some wheels contain by mistake, and that nobody imports.
 _STRAY = {"tests", "test", "docs", "doc", "examples", "benchmarks", "conftest", "setup"}
 
@@ -42,7 +44,7 @@ def resolve_release(package: str, release: str, wanted: Sequence[str] = ()) -> d
     described = run_uv(what, *options, "--no-deps", "--format", "pylock.toml", "-", text=[pinned])
     uploaded = [datetime.fromisoformat(text) for text in _UPLOADED.findall(described)]
     until = ("--exclude-newer", (max(uploaded) + _MARGIN).isoformat()) if uploaded else ()
-    locked = run_uv(what, *options, *until, "-", text=[pinned, *wanted])
+    locked = run_uv(what, *options, *_NEWEST, *until, "-", text=[pinned, *wanted])
     return {canonicalize_name(pin["name"]): pin["what"] for pin in PIN.finditer(locked)}
 
 

@@ -15,10 +15,11 @@ from sbench.files.count import Count
 from sbench.files.count import Query as CountQuery
 from sbench.files.judged_releases import Say
 from sbench.probe.processes import run_process
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, shorten_name
 
 # A run may take this many times as long as the slowest one before, but at least so many seconds.
 _SLOWER, _LEAST_LIMIT_S = 10, 60
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 class Script(NamedTuple):
@@ -138,7 +139,16 @@ class ScriptRuns:
             seconds, requests = time.monotonic() - began, served.read_requests()
         if status:
             log.seek(begin)
-            last = ([line.strip() for line in log if line.strip()] or ["it printed nothing"])[-1]
-            raise Unusable(f"the script ended with status {status}: {last}")
+            raise Unusable(f"the script ended with status {status}: {shorten_name(find_reason(list(log)))}")
         self._limit_s = max(self._limit_s or _LEAST_LIMIT_S, _SLOWER * seconds)
         return Count(status, seconds, requests)
+
+
+def find_reason(lines: Sequence[str]) -> str:
+    """Return the part of a script's output that states why it failed: the last exception, or else the last line."""
+    lines = [line.rstrip() for line in lines if line.strip()]
+    begins = [place for place, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    after = lines[begins[-1] + 1 :] if begins else []
+    # The message of an exception may have several lines.
+    place = next((place for place, line in enumerate(after) if not line.startswith(" ")), len(after))
+    return " ".join(line.strip() for line in after[place:] or lines[-1:] or ["it printed nothing"])
