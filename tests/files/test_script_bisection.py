@@ -134,6 +134,19 @@ def test_six_changes_in_twelve_releases_are_named_with_their_causes(tmp_path: Pa
     assert {"1.1.html", "1.10.html"} <= {path.name for path in (clone / "results").glob("*/*.html")}
 
 
+def test_a_package_that_follows_within_hours_belongs_to_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    releases = [
+        Release("toyspec", "2", "2025-01-02T12:00:00Z", ""),
+        *(Release("toys3", *of, "", (need,)) for of, need in [
+            (("0.1", "2020-01-01T12:00:00Z"), "toyspec"), (("2", "2025-01-02T13:00:00Z"), "toyspec==2"),
+        ]),
+    ]  # fmt: skip
+    with serve_index(releases, tmp_path) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert dated_packages.resolve_release("toyspec", "2", ["toys3"])["toys3"] == "toys3==2"
+
+
 def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with serve_index(list_toys(), tmp_path, dated=False) as variables:
         for name, value in variables.items():

@@ -15,8 +15,8 @@ from sbench.probe.program import Problem
 
 # The time at which a file was uploaded, in a lock file of PEP 751.
 _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
-# The files of a release are uploaded one after the other.
-_MARGIN = timedelta(minutes=1)
+# Some packages are released one after the other and require each other's exact version, such as fsspec and then s3fs.
+_MARGIN = timedelta(hours=6)
 # The newest versions, whatever the user's settings of uv are.
 _NEWEST = ("--resolution", "highest", "--prerelease", "if-necessary-or-explicit")
 # Modules that some wheels contain by mistake, and that nobody imports.
