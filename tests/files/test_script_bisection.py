@@ -1,19 +1,22 @@
 """Which releases changed the requests of a script: the search, and made-up packages of an index on this machine."""
 
+import argparse
 import itertools
 import json
 import os
 import random
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import copy_project, sbench
 
-from sbench.build import dated_packages
+from sbench.build import dated_packages, release_range
 from sbench.build.release_range import Unusable
 from sbench.cli.__main__ import main
-from sbench.files.script_bisection import Change, find_changes, measure_range
+from sbench.files.script_bisection import Change, build_query, find_changes, make_folder, measure_range
+from sbench.files.script_runs import find_reason
 from sbench.probe.program import Problem
 from tests.helpers.toy_index import Release, serve_index
 
@@ -111,7 +114,7 @@ def test_six_changes_in_twelve_releases_are_named_with_their_causes(tmp_path: Pa
     with serve_index(list_toys(), tmp_path / "wheels") as variables:
         done = sbench(*words, cwd=clone, env=os.environ | variables)
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads((clone / "results/bisect-toyreader-1.0-1.11/bisect.json").read_text(encoding="utf-8"))
+    result = json.loads((clone / "results/bisect-toyreader-1.0-1.11-mine/bisect.json").read_text(encoding="utf-8"))
     named = {(change["before"], change["after"]): change for change in result["changes"]}
     assert list(named) == [
         ("1.1", "1.2"), ("1.3", "1.4"), ("1.5", "1.6"), ("1.6", "1.8"), ("1.8", "1.9"), ("1.9", "1.10"),
@@ -131,12 +134,28 @@ def test_six_changes_in_twelve_releases_are_named_with_their_causes(tmp_path: Pa
     assert {"1.1.html", "1.10.html"} <= {path.name for path in (clone / "results").glob("*/*.html")}
 
 
+def test_a_package_that_follows_within_hours_belongs_to_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    releases = [
+        Release("toyspec", "2", "2025-01-02T12:00:00Z", ""),
+        *(Release("toys3", *of, "", (need,)) for of, need in [
+            (("0.1", "2020-01-01T12:00:00Z"), "toyspec"), (("2", "2025-01-02T13:00:00Z"), "toyspec==2"),
+        ]),
+    ]  # fmt: skip
+    with serve_index(releases, tmp_path) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        packages = dated_packages.resolve_release("toyspec", "2", ["toys3"], sys.executable)
+        assert packages == ({"toyspec": "toyspec==2", "toys3": "toys3==2"}, "2025-01-02T18:00:00+00:00")
+
+
 def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with serve_index(list_toys(), tmp_path, dated=False) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        pins = dated_packages.resolve_release("toyreader", "1.0", [], sys.executable)
-        assert pins == {"toyreader": "toyreader==1.0", "toypart": "toypart==0.3"}
+        # The user's settings of uv do not choose other versions.
+        monkeypatch.setenv("UV_RESOLUTION", "lowest")
+        packages = dated_packages.resolve_release("toyreader", "1.0", [], sys.executable)
+        assert packages == ({"toyreader": "toyreader==1.0", "toypart": "toypart==0.3"}, "")
         with pytest.raises(Unusable, match=r"^toyreader 9: "):
             dated_packages.resolve_release("toyreader", "9", [], sys.executable)
 
@@ -150,12 +169,87 @@ def test_an_index_without_dates_gives_the_newest_packages(tmp_path: Path, monkey
         (["hdf5", "1", "2", "--script", "a.py"], "with --script, name a package and two of its releases"),
         (["zarr", "1", "2", "--script", "a.py", "--clone", "x"], "with --script, name a package and two of its"),
         (["zarr", "1", "2", "--script", "a.py", "--most", "1"], r"--most must be 2 or more \(got 1\)"),
-        (["own-name", "1", "2", "--script", "a.py"], r"would import .*/own_name instead of the releases"),
+        (["zarr", "1", "zarr-2-py3-none-any.whl", "--script", "a.py"], "with --script, name a package and two of its"),
+        (["dask[array]", "1", "2", "--script", "a.py"], r"name extras with --with, such as --with 'dask\[array\]'"),
+        (["zarr", "1", "2", "--script", "a.py", "--name", "../x"], r"--name must be the name of a folder in results"),
         (["zarr", "1", "2", "--with", "s3fs"], "--folders, --with, --python and --most need --script"),
     ],
 )
 def test_a_wrong_argument_is_one_line(words: list[str], line: str, tmp_path: Path):
     (tmp_path / "a.py").touch()
-    (tmp_path / "own_name").mkdir()
     with pytest.raises(Problem, match=line):
         main(["bisect", *(str(tmp_path / word) if word.endswith(".py") else word for word in words)])
+
+
+def test_a_folder_of_the_name_of_the_package_does_not_hide_it(tmp_path: Path):
+    (tmp_path / "a.py").touch()
+    (tmp_path / "Zarr_Python").mkdir()
+    given = argparse.Namespace(library=os.path.relpath(tmp_path / "Zarr_Python"), first="1", last="2", name="", most=0)
+    vars(given).update(
+        clone="", files=[], metric="get", python="", script="a.py", folders=[], called_from=str(tmp_path)
+    )
+    vars(given)["with"] = []
+    # Lock files contain normalised names.
+    assert build_query(given).package == "zarr-python"
+
+
+def test_modules_beside_the_script_do_not_replace_installed_packages(tmp_path: Path):
+    packages, script = tmp_path / "environment/lib/python3/site-packages", tmp_path / "mine/a.py"
+    for module in ("yaml", "fsspec", "tests"):
+        (packages / module).mkdir(parents=True)
+        (script.parent / module).mkdir(parents=True)
+    (script.parent / "tests/__init__.py").touch()
+    # Without __init__.py, an installed package comes first.
+    dated_packages.expect_no_shadows(script, tmp_path / "environment")
+    (script.parent / "yaml.py").touch()
+    with pytest.raises(Problem, match=r"would import .*/mine/yaml.py instead of the installed package"):
+        dated_packages.expect_no_shadows(script, tmp_path / "environment")
+
+
+def test_names_that_are_not_versions_and_unwanted_pre_releases_are_left_out(monkeypatch: pytest.MonkeyPatch):
+    link = "Skipping link: yanked for reason: wrong: https://a.org/toy-{}.tar.gz (from https://a.org/toy/)\n"
+
+    def list_all(command: list[str], **_: object) -> subprocess.CompletedProcess:
+        names = "2.0, 2.0rc1, 1.0, 0.7.6.linux-x86_64" if "--pre" in command else "2.0, 1.0, 0.7.6.linux-x86_64"
+        text = f"Available versions: {names}\n" + "".join(map(link.format, ("1.5rc1", "1.6", "0.7.linux")))
+        return subprocess.CompletedProcess(command, 0, text, "")
+
+    monkeypatch.setattr(release_range.subprocess, "run", list_all)
+    assert release_range.list_releases("toy", "1.0", "2.0", with_yanked=True).names == ["1.0", "1.6", "2.0"]
+    early = release_range.list_releases("toy", "1.0", "2.0rc1", with_yanked=True)
+    assert early.names == ["1.0", "1.5rc1", "1.6", "2.0rc1"]
+
+
+def test_the_reason_of_a_failed_build_is_its_last_line():
+    words = (
+        "x Failed to build toy\n[stderr]\nTraceback\n  AttributeError: no sources\n\nhint: Build failures are usual\n"
+    )
+    code = f"import sys; sys.stderr.write({words!r}); sys.exit(1)"
+    with pytest.raises(Unusable, match=r"^toy 1: AttributeError: no sources$"):
+        release_range._run_command("toy 1", [sys.executable, "-c", code])
+
+
+def test_the_reason_of_a_failed_script_is_the_last_exception():
+    trace = [
+        "Traceback (most recent call last):\n",
+        '  File "a.py", line 1\n',
+        "{}: Generic {{\n",
+        "    status: 400,\n",
+        "}}\n",
+    ]
+    first, second = ([line.format(name) for line in trace] for name in ("KeyError", "a.OwnError"))
+    assert find_reason([*first, "\n", "During handling\n", "\n", *second]) == "a.OwnError: Generic { status: 400, }"
+    assert find_reason(["one\n", "two\n", "\n"]) == "two"
+    assert find_reason([]) == "it printed nothing"
+
+
+def test_a_folder_of_another_run_is_kept_and_old_results_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results/mine")
+    folder.mkdir(parents=True)
+    (folder / "bisect.json").touch()
+    with pytest.raises(Problem, match="results/mine belongs to another run; choose another name with --name"):
+        make_folder(folder)
+    (folder / "script.log").touch()
+    make_folder(folder)
+    assert [path.name for path in folder.iterdir()] == ["script.log"]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from sbench.build import packages
 from sbench.build.own import parse_version, resolve_path, run_git
@@ -170,9 +170,11 @@ def _list_names_between(
         with_yanked: whether an end may be a yanked release.
         python: release of Python for which releases are listed; an empty string for this one.
     """
-    listed, withdrawn = list(load_pinned_sources()[HDF5]), {}
-    if package != HDF5:
-        listed, withdrawn = _list_registry_releases(package, python)
+    if package == HDF5:
+        listed, withdrawn = list(load_pinned_sources()[HDF5]), {}
+    else:
+        early = any(_is_early(name) for key, name in named.items() if key not in wheels)
+        listed, withdrawn = _list_registry_releases(package, early, python)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
         if key not in wheels:
@@ -201,11 +203,14 @@ def _format_wheel_name(wheel: Wheel) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
-def _list_registry_releases(package: str, python: str) -> tuple[list[str], dict[str, str]]:
-    """Return the releases that pip lists for an interpreter, and the yanked releases with their reasons."""
+def _list_registry_releases(package: str, early: bool, python: str) -> tuple[list[str], dict[str, str]]:
+    """Return the releases that pip lists for an interpreter, and the yanked releases with their reasons.
+
+    Pre-releases are left out, unless `early` is set. So are names that are not versions, such as 0.7.6.linux-x86_64.
+    """
     # For another interpreter, pip lists only releases with wheels.
-    other = ["--python-version", python, "--only-binary=:all:"] if python else []
-    command = [sys.executable, "-m", "pip", "index", "versions", "-vv", *other, package]
+    options = ["--pre"] * early + (["--python-version", python, "--only-binary=:all:"] if python else [])
+    command = [sys.executable, "-m", "pip", "index", "versions", "-vv", *options, package]
     done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
         reason = (done.stderr.strip() or "empty list").splitlines()[-1]
@@ -215,7 +220,24 @@ def _list_registry_releases(package: str, python: str) -> tuple[list[str], dict[
     # pip mentions yanked releases only in its debug messages about links.
     file = re.sub(r"[-_.]+", "[-_.]+", package)
     yanked = rf"(?i)yanked for reason: (.*?): \S*/{file}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
-    return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
+    withdrawn = {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
+    listed = [name for name in line[1].split(", ") if _is_version(name)]
+    return listed, {
+        name: reason for name, reason in withdrawn.items() if _is_version(name) and early >= _is_early(name)
+    }
+
+
+def _is_version(name: str) -> bool:
+    try:
+        Version(name)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _is_early(name: str) -> bool:
+    """Return whether a name is the version of a pre-release."""
+    return _is_version(name) and Version(name).is_prerelease
 
 
 def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
@@ -289,7 +311,8 @@ def _run_command(what: str, command: Sequence[str], lines: str = "") -> str:
     )
     if done.returncode:
         words = " ".join(done.stderr.split()) or f"{command[0]} exited with status {done.returncode}"
-        # The last line of a traceback is the exception's message.
-        last = (done.stderr.strip().splitlines() or [words])[-1].strip()
-        raise Unusable(f"{what}: {last if 'Traceback' in done.stderr else words.removeprefix('error: ')}")
+        # The last line of a traceback, or of a failed build, is the reason. Hints of uv may follow.
+        last = (done.stderr.partition("\nhint: ")[0].strip().splitlines() or [words])[-1].strip()
+        is_long = any(mark in done.stderr for mark in ("Traceback", "[stderr]"))
+        raise Unusable(f"{what}: {last if is_long else words.removeprefix('error: ')}")
     return done.stdout

@@ -19,7 +19,7 @@ from sbench.stores import network as networks
 
 # The bucket that is served if no folder is named.
 _EMPTY = "empty"
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Query(NamedTuple):
@@ -135,7 +135,7 @@ def count_requests(query: Query) -> Count:
         raise Problem(f"the command {command} was not found in PATH; write it after -- as you would without sbench")
     serving = buckets.serve_buckets(query.folders, query.network, query.in_place, query.anonymous, query.encrypted)
     # A signal ends the block by an exception, so that the scratch copy is removed.
-    with _handle_signals(_FORWARDED, _exit_on_signal), serving as served:
+    with handle_signals(ENDING, exit_on_signal), serving as served:
         print(*served.notes, sep="\n", end="\n" * bool(served.notes), file=sys.stderr, flush=True)
         began = time.monotonic()
         status = _run_command(query.command, query.cwd, buckets.build_environment(os.environ, served.variables))
@@ -156,15 +156,16 @@ def _run_command(command: Sequence[str], cwd: str, env: Mapping[str, str]) -> in
         raise Problem(f"the command {command[0]} cannot be started: {error.strerror}") from error
     # A terminal sends Ctrl-C to the command, too.
     with (
-        _handle_signals([signal.SIGINT], signal.SIG_IGN),
-        _handle_signals(_FORWARDED, lambda number, _: process.send_signal(number)),
+        handle_signals([signal.SIGINT], signal.SIG_IGN),
+        handle_signals(ENDING, lambda number, _: process.send_signal(number)),
     ):
         status = process.wait()
     return 128 - status if status < 0 else status
 
 
 @contextlib.contextmanager
-def _handle_signals(numbers: Sequence[int], handler: object) -> Iterator[None]:
+def handle_signals(numbers: Sequence[int], handler: object) -> Iterator[None]:
+    """Handle signals during a `with` block."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -173,7 +174,8 @@ def _handle_signals(numbers: Sequence[int], handler: object) -> Iterator[None]:
             signal.signal(number, of_number)
 
 
-def _exit_on_signal(number: int, _: object) -> None:
+def exit_on_signal(number: int, _: object) -> None:
+    """End the process by an exception, so that `with` blocks remove what they made."""
     raise SystemExit(128 + number)
 
 

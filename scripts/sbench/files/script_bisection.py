@@ -5,6 +5,7 @@ Counts repeat exactly, so a single run per release is enough.
 
 import argparse
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from sbench.build import dated_packages, release_range
+from sbench.build.dated_packages import Dated
 from sbench.build.release_range import Releases, Unusable
 from sbench.files import budget, count, count_text
 from sbench.files.buckets import Requests, get_method
@@ -28,6 +32,9 @@ _MOST, _LEAST = 24, 2
 # The number of objects that are listed with their requests before and after a change.
 _LISTED = 5
 
+_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_RESULT = "bisect.json"
+
 # None: it cannot be measured.
 Figures = dict[str, int | None]
 
@@ -36,7 +43,7 @@ class Query(NamedTuple):
     """The arguments of a bisection with a script.
 
     Attributes:
-        package: name of a Python package.
+        package: normalised name of a Python package, such as zope-interface.
         first, last: two releases.
         metric: name of a limit in a budget, such as "requests" or "bytes".
         script: the script.
@@ -82,8 +89,15 @@ def build_query(given: argparse.Namespace) -> Query:
     Raises:
         Problem: an argument is wrong, or has no effect with a script.
     """
-    if given.clone or given.files or os.sep in given.library or given.library == release_range.HDF5:
-        raise Problem("with --script, name a package and two of its releases, without --clone and --files")
+    library = os.path.relpath(given.library, given.called_from) if os.sep in given.library else given.library
+    others = (given.clone, given.files, library == release_range.HDF5, not _PACKAGE.fullmatch(library))
+    if any(others) or any(os.sep in end or end.endswith(".whl") for end in (given.first, given.last)):
+        raise Problem(
+            "with --script, name a package and two of its releases, without --clone, --files, wheels and extras; name"
+            " extras with --with, such as --with 'dask[array]'"
+        )
+    if given.name and Path(given.name).name != given.name:
+        raise Problem(f"--name must be the name of a folder in results (got {given.name})")
     if given.metric not in METRICS:
         raise Problem(f"--metric must be one of {', '.join(METRICS)} with --script (got {given.metric})")
     if given.most and given.most < _LEAST:
@@ -91,12 +105,11 @@ def build_query(given: argparse.Namespace) -> Query:
     path = Path(given.called_from, os.path.expanduser(given.script))
     if not path.is_file():
         raise Problem(f"--script must be a Python script (got {path}); name an existing file")
-    module = path.parent / given.library.replace("-", "_")
-    if module.is_dir() or module.with_suffix(".py").exists():
-        raise Problem(f"the script would import {module} instead of the releases; move it to another folder")
     folders = count.name_folders(given.folders, [], given.called_from)
     script = Script(path, given.called_from, folders, vars(given)["with"], given.python)
-    return Query(given.library, given.first, given.last, given.metric, script, given.name, given.most or _MOST)
+    return Query(
+        canonicalize_name(library), given.first, given.last, given.metric, script, given.name, given.most or _MOST
+    )
 
 
 def run_bisect(query: Query, say: Say) -> int:
@@ -111,10 +124,12 @@ def run_bisect(query: Query, say: Say) -> int:
     of = release_range.list_releases(
         query.package, query.first, query.last, with_yanked=True, python=query.script.python
     )
-    folder = Path("results", query.name or f"bisect-{of.package}-{of.names[0]}-{of.names[-1]}")
-    expect_folders(folder.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    script = query.script.path.stem
+    folder = Path("results", query.name or f"bisect-{of.package}-{of.names[0]}-{of.names[-1]}-{script}")
+    make_folder(folder)
     with (
+        # Signals end the process by an exception, so that nothing is left in the temporary folder.
+        count.handle_signals(count.ENDING, count.exit_on_signal),
         open(folder / "script.log", "w+", encoding="utf-8", errors="replace") as log,
         tempfile.TemporaryDirectory(prefix="bisect.") as scratch,
     ):
@@ -123,14 +138,29 @@ def run_bisect(query: Query, say: Say) -> int:
         figures = _measure_ends(runs)
         measure_range(of.names, figures, runs.measure_release, query.most)
         changes = find_changes(of.names, figures)
+        _repeat_changes(runs, changes)
         causes = [_find_causes(runs, change) for change in changes]
     for change, of_change in zip(changes, causes, strict=True):
         _report_change(query, change, of_change, runs, say)
     _report_rest(query, of, figures, changes, say)
     pages = [runs.write_page(name, folder) for name in dict.fromkeys(name for one in changes for name in one[:2])]
-    write_json(folder / "bisect.json", _build_json(query, of, runs, changes, causes))
-    say(f"figures and versions: {folder / 'bisect.json'}{'; requests: ' * bool(pages)}{', '.join(map(str, pages))}")
+    write_json(folder / _RESULT, _build_json(query, of, runs, changes, causes))
+    say(f"figures and versions: {folder / _RESULT}{'; requests: ' * bool(pages)}{', '.join(map(str, pages))}")
     return 0
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run, or remove the results of an earlier one, which could be mistaken for new ones.
+
+    Raises:
+        Problem: the folder cannot be made, or belongs to a run of another command.
+    """
+    expect_folders(folder.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / "script.log").exists():
+        raise Problem(f"{folder} belongs to another run; choose another name with --name")
+    for path in (folder / _RESULT, *folder.glob("*.html")):
+        path.unlink(missing_ok=True)
 
 
 def measure_range(names: Sequence[str], figures: Figures, measure: Callable[[str], int], most: int) -> None:
@@ -189,10 +219,22 @@ def _measure_ends(runs: ScriptRuns) -> Figures:
             figures[name] = runs.measure_release(name)
             runs.check_repeat(name)
         except Unusable as problem:
-            raise Problem(f"{runs.of.package} {problem}; correct the cause, or name another release") from None
+            raise Problem(f"{runs.of.package} {name}: {problem}; correct the cause, or name another release") from None
     if not any(count.requests.methods for count in runs.counts.values()):
         raise Problem(count_text.NO_REQUESTS)
     return figures
+
+
+def _repeat_changes(runs: ScriptRuns, changes: Sequence[Change]) -> None:
+    """Measure the releases before and after each change again, except for the ends, which were measured twice.
+
+    Raises:
+        Problem: one of them makes other requests in its second run, or fails.
+    """
+    names = {name: None for change in changes for name in (change.before, change.after)}
+    for name in names:
+        if name not in (runs.of.names[0], runs.of.names[-1]):
+            runs.check_repeat(name)
 
 
 def _find_causes(runs: ScriptRuns, change: Change) -> list[Cause]:
@@ -202,7 +244,8 @@ def _find_causes(runs: ScriptRuns, change: Change) -> list[Cause]:
     are installed one after the other, beginning with the bisected package. Requirements are ignored, so some of these
     environments may not work; packages that changed only together are reported together.
     """
-    before, after = (runs.pins[name] for name in (change.before, change.after))
+    both = [runs.packages[name] for name in (change.before, change.after)]
+    (before, after), until = (packages.requirements for packages in both), max(packages.until for packages in both)
     new = [name for name in after if name not in before]
     others = [name for name in dated_packages.list_differences(before, after) if name not in (*new, runs.of.package)]
     names, states = [change.before], {change.before: dict(before)}
@@ -212,7 +255,7 @@ def _find_causes(runs: ScriptRuns, change: Change) -> list[Cause]:
         states[label] = {name: pin for name, pin in state.items() if name in after or name not in changed}
         names.append(label)
     figures: Figures = {names[0]: runs.read_figure(change.before), names[-1]: runs.read_figure(change.after)}
-    measure_range(names, figures, lambda name: runs.measure_packages(name, states[name]), len(figures))
+    measure_range(names, figures, lambda name: runs.measure_packages(name, Dated(states[name], until)), len(figures))
     return [
         Cause(", ".join([*step.skipped, step.after]), figures[step.before] or 0, figures[step.after] or 0)
         for step in find_changes(names, figures)
@@ -278,7 +321,7 @@ def _build_json(
         name: {
             "figures": budget.count_totals(runs.counts[name].requests),
             "seconds": runs.counts[name].seconds,
-            "requirements": list(runs.pins[name].values()),
+            "requirements": list(runs.packages[name].requirements.values()),
         }
         for name in of.names
         if name in runs.counts

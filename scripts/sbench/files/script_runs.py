@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from sbench.build import dated_packages
+from sbench.build.dated_packages import Dated
 from sbench.build.interpreters import find_python
 from sbench.build.release_range import Releases, Unusable
 from sbench.build.shell import get_base_python, get_clean_environment
@@ -16,10 +17,11 @@ from sbench.files.count import Count
 from sbench.files.count import Query as CountQuery
 from sbench.files.judged_releases import Say
 from sbench.probe.processes import run_process
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, shorten_name
 
 # A run may take this many times as long as the slowest one before, but at least so many seconds.
 _SLOWER, _LEAST_LIMIT_S = 10, 60
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 class Script(NamedTuple):
@@ -45,7 +47,7 @@ class ScriptRuns:
 
     Attributes:
         of: the releases.
-        pins: the requirements with exact versions of each measured release, by package.
+        packages: the packages with which each release is measured.
         counts: the requests of each run, by name.
         reasons: why releases could not be measured.
     """
@@ -64,7 +66,7 @@ class ScriptRuns:
         self.of, self._script, self._metric, self._log, self._say = of, script, metric, log, say
         self._environment, self._limit_s = scratch / "environment", None
         self._base = find_python(script.python)["path"] if script.python else get_base_python()
-        self.pins: dict[str, dict[str, str]] = {}
+        self.packages: dict[str, Dated] = {}
         self.counts: dict[str, Count] = {}
         self.reasons: dict[str, str] = {}
 
@@ -75,22 +77,27 @@ class ScriptRuns:
             Unusable: it cannot be installed, or the script fails.
         """
         try:
-            self.pins[name] = dated_packages.resolve_release(self.of.package, name, self._script.wanted, self._base)
-            figure = self.measure_packages(name, self.pins[name])
+            wanted = self._script.wanted
+            self.packages[name] = dated_packages.resolve_release(self.of.package, name, wanted, self._base)
+            figure = self.measure_packages(name, self.packages[name])
         except Unusable as problem:
-            self.reasons[name] = str(problem)
-            self._say(f"{name}: skipped: {problem}")
-            raise
+            self.reasons[name] = str(problem).removeprefix(f"{self.of.package} {name}: ").rstrip(".")
+            # Without an end, there is no search.
+            if name not in (self.of.names[0], self.of.names[-1]):
+                self._say(f"{name}: skipped: {self.reasons[name]}")
+            raise Unusable(self.reasons[name]) from None
         self._say(f"{name}: {figure:,} {self._metric}{' (yanked)' * (name in self.of.withdrawn)}")
         return figure
 
-    def measure_packages(self, name: str, pins: Mapping[str, str]) -> int:
+    def measure_packages(self, name: str, packages: Dated) -> int:
         """Measure an environment of exactly these packages, and return its figure.
 
         Raises:
             Unusable: a package cannot be installed, or the script fails.
         """
-        python = dated_packages.install_packages(name, pins.values(), self._environment, self._base)
+        what = f"{self.of.package} {name}"
+        python = dated_packages.install_packages(what, packages, self._environment, self._base)
+        dated_packages.expect_no_shadows(self._script.path, self._environment)
         self.counts[name] = self._run_script(name, python)
         return self.read_figure(name)
 
@@ -99,14 +106,17 @@ class ScriptRuns:
         return budget.count_totals(self.counts[name].requests)[self._metric]
 
     def check_repeat(self, name: str) -> None:
-        """Run the script again in the environment of the last run.
+        """Measure a release again.
 
         Raises:
-            Problem: the figure is another one.
+            Problem: the figure is another one, or the script fails.
         """
         figure = self.read_figure(name)
-        self.counts[name] = self._run_script(name, self._environment / "bin/python")
-        if (again := self.read_figure(name)) != figure:
+        try:
+            again = self.measure_packages(name, self.packages[name])
+        except Unusable as problem:
+            raise Problem(f"{self.of.package} {name}: second run: {problem}; correct the cause") from None
+        if again != figure:
             raise Problem(
                 f"with {self.of.package} {name}, the script made {figure:,} {self._metric}, and in a second run"
                 f" {again:,}; change it so that its requests repeat exactly"
@@ -135,7 +145,16 @@ class ScriptRuns:
             seconds, requests = time.monotonic() - began, served.read_requests()
         if status:
             log.seek(begin)
-            last = ([line.strip() for line in log if line.strip()] or ["it printed nothing"])[-1]
-            raise Unusable(f"the script ended with status {status}: {last}")
+            raise Unusable(f"the script ended with status {status}: {shorten_name(find_reason(list(log)))}")
         self._limit_s = max(self._limit_s or _LEAST_LIMIT_S, _SLOWER * seconds)
         return Count(status, seconds, requests)
+
+
+def find_reason(lines: Sequence[str]) -> str:
+    """Return the part of a script's output that states why it failed: the last exception, or else the last line."""
+    lines = [line.rstrip() for line in lines if line.strip()]
+    begins = [place for place, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    after = lines[begins[-1] + 1 :] if begins else []
+    # The message of an exception may have several lines.
+    place = next((place for place, line in enumerate(after) if not line.startswith(" ")), len(after))
+    return " ".join(line.strip() for line in after[place:] or lines[-1:] or ["it printed nothing"])
