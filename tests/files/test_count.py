@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, artefact
 
+from sbench.build.servers import provide_servers
 from sbench.build.shell import find_uv
 from sbench.files import ranges
 from sbench.files.buckets import name_bucket
@@ -35,6 +36,8 @@ def row(held: str, size: int, method: str = "GET", status: str = "206", query: s
 
 def count(folder: Path, *words: object, code: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess:
     """Run `sbench count` with these arguments, and a Python program if there is code."""
+    # Otherwise the first call would build them, and say so.
+    provide_servers(("versitygw", "toxiproxy"))
     command = [ROOT / "sbench", "count", *words, *(["--", sys.executable, "-c", WORDS + code] if code else [])]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd or folder, check=False, timeout=120)
 
@@ -272,6 +275,18 @@ def test_of_an_aborted_upload_the_bytes_that_arrived_count(data: Path, tmp_path:
     done = count(tmp_path, data, code=code)
     assert done.stderr.startswith("1 request: 1 PUT; 1 failed; 1 connection"), done.stderr
     assert "\n10 B uploaded\n" in done.stderr
+
+
+def test_a_client_that_has_sent_all_still_gets_the_answer(data: Path, tmp_path: Path):
+    code = RAW + (
+        "connection.sendall(head + b'Connection: close\\r\\n\\r\\n')\n"
+        "connection.shutdown(socket.SHUT_WR)\n"
+        "time.sleep(0.2)\n"
+        "print(len(b''.join(iter(lambda: connection.recv(9000), b'')).partition(b'\\r\\n\\r\\n')[2]))"
+    )
+    done = count(tmp_path, data, "--anonymous", code=code)
+    assert done.stdout == "1000\n", done.stdout + done.stderr
+    assert done.stderr.startswith("1 request: 1 GET; 1 connection"), done.stderr
 
 
 def test_links_pipes_and_loops_do_not_stop_or_hang_it(data: Path, tmp_path: Path):

@@ -1,7 +1,7 @@
 // Toxiproxy before a server on the loopback, with toxics of its own: a connection costs a round trip, connections share
 // a rate, and the requests that pass are recorded; faults are injected and connections encrypted where that is asked.
-// Without delays and limits a relay takes toxiproxy's place. On its control address, /listen says where clients connect, /authority whom they trust, /passed what passed, after which
-// no faults are injected, and /reset forgets that.
+// Without delays and limits a relay takes toxiproxy's place. On its control address, /listen says where clients connect,
+// /authority whom they trust, /passed what passed, after which no faults are injected, and /reset forgets that.
 package main
 
 import (

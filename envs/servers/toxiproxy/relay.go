@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"log"
 	"net"
 	"time"
@@ -28,7 +30,8 @@ func (r relay) serve(listener net.Listener) {
 	}
 }
 
-// connect passes bytes on in both directions until one of them ends.
+// connect passes bytes on in both directions until the server ends. A client that has sent all it has to send may still
+// wait for the answer.
 func (r relay) connect(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", r.upstream)
@@ -37,14 +40,18 @@ func (r relay) connect(client net.Conn) {
 	}
 	to := traffic.connect()
 	go func() {
-		r.copy(server, client, to, traffic.request)
-		server.Close()
+		if err := r.copy(server, client, to, traffic.request); errors.Is(err, io.EOF) {
+			server.(*net.TCPConn).CloseWrite()
+		} else {
+			server.Close()
+		}
 	}()
 	r.copy(client, server, to, traffic.answer)
 	server.Close()
 }
 
-func (r relay) copy(to, from net.Conn, of *connection, record func(*connection, *stream.StreamChunk)) {
+// copy passes bytes on until an error, which it returns; io.EOF is the end of what is sent.
+func (r relay) copy(to, from net.Conn, of *connection, record func(*connection, *stream.StreamChunk)) error {
 	buffer := make([]byte, relayed)
 	for {
 		count, err := from.Read(buffer)
@@ -53,11 +60,11 @@ func (r relay) copy(to, from net.Conn, of *connection, record func(*connection, 
 				record(of, &stream.StreamChunk{Data: buffer[:count], Timestamp: time.Now()})
 			}
 			if _, err := to.Write(buffer[:count]); err != nil {
-				return
+				return err
 			}
 		}
 		if err != nil {
-			return
+			return err
 		}
 	}
 }
