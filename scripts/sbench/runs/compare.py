@@ -146,7 +146,7 @@ def compare_study(
             "contender": names[1],
             "run": "",
             **head,
-            **_build_time_row(study, pair, verdict, facts["apart"]),
+            **_build_time_row(study, pair, verdict, facts["apart"], paired),
         }
         for head, pair, verdict in zip(heads, common.values(), judged, strict=True)
     ]
@@ -329,7 +329,7 @@ def _has_different_data(pair: Pair) -> bool:
     return all(data) and data[0] != data[1]
 
 
-def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
+def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str], paired: bool) -> dict:
     """Build the row of verdicts.csv that compares the time of a cell, without the columns for factor levels.
 
     If the sessions of both sides did not alternate (`apart` is not empty), the verdict applies to these sessions only:
@@ -341,7 +341,8 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
     if of_sessions:
         note, verdict = f"measured {describe_elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
-    row = {"metric": metric, "role": "decides", "blocks": verdict.blocks, "looks": 1, "verdict": verdict.verdict}
+    row = {"metric": metric, "role": "decides", "blocks": verdict.blocks}
+    row |= {"looks": len(sessions.list_looks(verdict.blocks, paired)), "verdict": verdict.verdict}
     row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
     for side, records in zip(("baseline", "contender"), pair, strict=True):

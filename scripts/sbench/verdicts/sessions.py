@@ -139,7 +139,7 @@ def _judge_pairs(d: Floats, equivalence_percent: float, seed: int, with_looks: b
     judged = stats.judge_family(d, equivalence_percent, seed)
     if not with_looks or len(d) < LEAST_PAIRS:
         return judged
-    ends, flips = _list_looks(LEAST_PAIRS, len(d)), stats.build_flips(len(d), seed)
+    ends, flips = list_looks(len(d), paired=True), stats.build_flips(len(d), seed)
     rows = [np.where(stats.has_enough_blocks(d[:end]), d[:end], np.nan) for end in ends]
     t = [stats.compute_flipped_t(of_look, flips[:, :end]) for end, of_look in zip(ends, rows, strict=True)]
     joint_p, level = _combine_looks(ends, t)
@@ -154,8 +154,9 @@ def _judge_pairs(d: Floats, equivalence_percent: float, seed: int, with_looks: b
     ]
 
 
-def _list_looks(least: int, number: int) -> list[int]:
+def list_looks(number: int, paired: bool) -> list[int]:
     """Return the numbers of sessions, or pairs, up to the present one at which sides are compared."""
+    least = LEAST_PAIRS if paired else LEAST
     return [least, *(end for end in looks.LOOKS if least < end <= number)]
 
 
@@ -244,7 +245,7 @@ def _test_splits(base: Floats, other: Floats, seed: int, times: Sequence[Sequenc
     order = np.argsort(np.array([*times[1], *times[0]]), kind="stable")
     values, splits = values[order], splits[:, order]
     smaller = np.minimum(np.cumsum(splits[0]), np.cumsum(1 - splits[0])).astype(int)
-    numbers = _list_looks(LEAST, smaller[-1])
+    numbers = list_looks(smaller[-1], paired=False)
     ends = [int(np.searchsorted(smaller, number)) + 1 for number in numbers]
     of_looks = []
     for end in ends:
