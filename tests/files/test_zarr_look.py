@@ -135,9 +135,9 @@ def test_many_small_chunks_and_many_arrays_are_named(tmp_path: Path):
     [
         ("{", r"zarr.json is not valid JSON \(.*\); copy or download it again"),
         ("[]", "zarr.json must be a JSON object"),
-        ({"node_type": "array"}, "zarr.json: lacks 'chunk_grid', so it is no metadata of Zarr 3"),
+        ({"node_type": "array"}, "zarr.json cannot be read as Zarr 3 metadata: 'chunk_grid' is missing; write"),
         (NODE | {"chunk_grid": {"name": "rectilinear"}}, "the grid of chunks rectilinear is not supported"),
-        (NODE | {"codecs": [{}]}, "zarr.json: lacks 'name'"),
+        (NODE | {"codecs": [{}]}, "Zarr 3 metadata: 'name' is missing"),
     ],
 )
 def test_metadata_that_cannot_be_read_are_one_line(tmp_path: Path, node: object, line: str):
@@ -146,7 +146,7 @@ def test_metadata_that_cannot_be_read_are_one_line(tmp_path: Path, node: object,
 
 
 def test_metadata_that_are_not_of_zarr_2_are_one_line(tmp_path: Path):
-    for node, line in (({"shape": [1]}, "lacks 'dtype'"), (ZARRAY | {"dtype": "nope"}, "nope")):
+    for node, line in (({"shape": [1]}, "Zarr 2 metadata: 'dtype' is missing"), (ZARRAY | {"dtype": "nope"}, "nope")):
         with pytest.raises(Problem, match=line):
             read_store(write_store(tmp_path / "g", {}, **{".zarray": node}))
     (tmp_path / "h/snapshots").mkdir(parents=True)

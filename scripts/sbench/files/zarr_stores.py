@@ -200,7 +200,7 @@ def _build_array_3(name: str, data: Mapping, where: object, objects: int, size: 
         names = tuple(codec["name"] if isinstance(codec, dict) else codec for codec in codecs)
         return Array(name, tuple(data["shape"]), dtype, item, outer, shards, names, objects, size)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise Problem(f"{where}: lacks {error}, so it is no metadata of Zarr 3; write the store again") from error
+        raise _describe_fault(where, "Zarr 3", error) from error
 
 
 def _read_type_3(data_type: object) -> tuple[str, int]:
@@ -224,7 +224,12 @@ def _build_array_2(name: str, data: Mapping, where: object, objects: int, size: 
         item = 0 if dtype.hasobject else dtype.itemsize
         return Array(name, tuple(data["shape"]), str(dtype), item, tuple(data["chunks"]), (), names, objects, size)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Problem(f"{where}: lacks {error}, so it is no metadata of Zarr 2; write the store again") from error
+        raise _describe_fault(where, "Zarr 2", error) from error
+
+
+def _describe_fault(where: object, form: str, error: Exception) -> Problem:
+    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return Problem(f"{where} cannot be read as {form} metadata: {reason}; write the store again")
 
 
 def _count_objects(folder: Path) -> tuple[int, int]:
