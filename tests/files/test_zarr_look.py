@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import boto3
 import h5py
 import pytest
 from conftest import ROOT, artefact
@@ -199,6 +200,8 @@ def test_a_store_in_a_bucket_is_read_from_its_consolidated_metadata(
     with buckets.serve_buckets({"data": tmp_path / "data"}, {}) as served:
         for name, value in served.variables.items():
             monkeypatch.setenv(name, value)
+        # The session of a process keeps the keys that another test has set.
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
         names = ("3.zarr", "2.zarr", "plain.zarr/x", "a.h5")
         look.print_contents([f"s3://data/{name}" for name in names], "[0]", [])
         with pytest.raises(Problem, match=r"s3://data/apart\.zarr: the metadata of its arrays are not"):

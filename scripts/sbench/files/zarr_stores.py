@@ -138,8 +138,9 @@ def find_remote_store(address: str, spec: dict) -> ZarrStore | None:
         Problem: the metadata cannot be read, or are not consolidated.
     """
     prefix = address.removeprefix(IN_BUCKET).partition("/")[2].rstrip("/")
-    for name in (_NODE, _CONSOLIDATED, _ARRAY):
-        if not (source := find_object(f"{prefix}/{name}".lstrip("/"), spec)):
+    # A whole bucket is listed for HDF5 files.
+    for name in (_NODE, _CONSOLIDATED, _ARRAY) if prefix else ():
+        if not (source := find_object(f"{prefix}/{name}", spec)):
             continue
         with source.open_raw() as content:
             data = _parse_json(content.read().decode(errors="replace"), source.where)
