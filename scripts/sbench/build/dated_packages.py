@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from sbench.build.packages import STRAYS
 from sbench.build.release_range import run_uv
 from sbench.build.shell import PIN
 from sbench.probe.program import Problem
@@ -20,8 +21,6 @@ _UPLOADED = re.compile(r"upload-time = ([0-9T:.+-]+Z?)")
 _MARGIN = timedelta(hours=6)
 # The newest versions, whatever the user's settings of uv are.
 _NEWEST = ("--resolution", "highest", "--prerelease", "if-necessary-or-explicit")
-# Modules that some wheels contain by mistake, and that nobody imports.
-_STRAY = {"tests", "test", "docs", "doc", "examples", "benchmarks", "conftest", "setup"}
 
 
 class Dated(NamedTuple):
@@ -99,7 +98,7 @@ def expect_no_shadows(script: Path, folder: Path) -> None:
     Raises:
         Problem: the folder of the script contains a module of an installed package.
     """
-    modules = {path.name.partition(".")[0] for path in folder.glob("lib/*/site-packages/*")} - _STRAY
+    modules = {path.name.partition(".")[0] for path in folder.glob("lib/*/site-packages/*")} - {*STRAYS}
     for name in sorted(modules):
         for path in (script.parent / f"{name}.py", script.parent / name / "__init__.py"):
             if path.exists():

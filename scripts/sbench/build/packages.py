@@ -27,7 +27,7 @@ from sbench.probe.program import Problem, compute_file_digest, find_git
 
 SUFFIX = ".whl"
 # Top-level packages that many wheels and trees contain by mistake, and that nobody installs by that name.
-_NO_PACKAGES = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
+STRAYS = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 # A top-level module or package in a wheel, or a package directory in a source tree.
 _TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|(?:\.[\w-]+)?\.so)")
@@ -270,7 +270,7 @@ def _read_project_name(read: Callable[[str], str], where: object) -> str:
 
 def _list_modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str, ...]:
     matches = filter(None, map(pattern.fullmatch, names))
-    return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in _NO_PACKAGES))
+    return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in STRAYS))
 
 
 def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:
