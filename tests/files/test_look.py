@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
+from sbench.drivers.requests import Watched
 from sbench.files import look
 from sbench.files.conclusions import list_conclusions
 from sbench.files.contents import Contents
 from sbench.files.looked import Looked
-from sbench.files.watched import Watched
 from sbench.probe import hdf5_tree, sizes
 from sbench.probe.program import Problem
 from sbench.stores.as_file import AsFile

@@ -73,7 +73,8 @@ class Library:
         env = {name: value for name, value in self._env.items() if signed or name not in KEYS}
         env |= {"PYTHONPATH": str(ROOT / "scripts")}
         command = [self._python, "-s", ROOT / "tests/helpers/read_drivers.py", *files]
-        subprocess.run(command, env=env, cwd=ROOT, capture_output=True, check=True, timeout=300)
+        ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 0, f"status {ended.returncode}: {ended.stderr}"
         return json.loads(files[1].read_text(encoding="utf-8"))
 
     def requests(self, *cases: dict) -> int:

@@ -207,7 +207,7 @@ class Indexed(Driver):
 def load_drivers() -> dict[str, Driver]:
     """Return all drivers, keyed by level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
+    return {name: driver for module in modules for name, driver in getattr(module, "DRIVERS", {}).items()}
 
 
 def list_readers() -> list[str]:

@@ -35,7 +35,7 @@ class _Zarr(Indexed):
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
         # The index is named after the object's path, not its full URL: the server's port may differ at read time.
         for address in addresses:
-            place = _build_url(address, access)
+            place = build_url(address, access)
             self._make_file_index(place, address, access, folder / _build_index_name(place))
 
     @abstractmethod
@@ -43,7 +43,7 @@ class _Zarr(Indexed):
         """Index a single file, and write the index to `path`.
 
         Args:
-            place: the file's URL in the index, from `_build_url`.
+            place: the file's URL in the index, from `build_url`.
             address: path or URL that reads the file.
             access: the settings to read with.
             path: the file or directory to create.
@@ -97,7 +97,7 @@ class _Kerchunk(_Zarr):
         from fsspec.implementations.reference import ReferenceFileSystem
         from zarr.storage import FsspecStore
 
-        place = _build_url(address, access)
+        place = build_url(address, access)
         protocol, remote = place.partition("://")[0], {"asynchronous": True}
         if protocol == "s3":
             remote |= file_objects.build_s3fs_settings(access)
@@ -123,7 +123,7 @@ class _VirtualiZarr(_Zarr):
         from obspec_utils.registry import ObjectStoreRegistry
         from virtualizarr.parsers import HDFParser
 
-        registry = ObjectStoreRegistry({_get_prefix(place).rstrip("/"): _build_object_store(place, access)})
+        registry = ObjectStoreRegistry({get_prefix(place).rstrip("/"): build_object_store(place, access)})
         with (
             convert_failures("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError),
             warnings.catch_warnings(),
@@ -131,7 +131,7 @@ class _VirtualiZarr(_Zarr):
             # zarr warns about codecs that are not part of its specification, such as HDF5's.
             warnings.simplefilter("ignore")
             parsed = HDFParser()(url=place, registry=registry)._group
-            config = _build_repository_config(place, access)
+            config = build_repository_config(place, access)
             storage = icechunk.local_filesystem_storage(str(path))
             session = icechunk.Repository.create(storage, config).writable_session("main")
             with convert_failures("virtualizarr", place, icechunk.IcechunkError):
@@ -141,10 +141,10 @@ class _VirtualiZarr(_Zarr):
     def open(self, address: str, access: Access) -> "_File":
         import icechunk
 
-        place = _build_url(address, access)
-        config = _build_repository_config(place, access)
+        place = build_url(address, access)
+        config = build_repository_config(place, access)
         storage = icechunk.local_filesystem_storage(str(Path(access.index) / _build_index_name(place)))
-        repository = icechunk.Repository.open(storage, config, _build_credentials(place, access))
+        repository = icechunk.Repository.open(storage, config, build_credentials(place, access))
         store = repository.readonly_session("main").store
         return _File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
 
@@ -193,7 +193,7 @@ def _stop_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _build_url(address: str, access: Access) -> str:
+def build_url(address: str, access: Access) -> str:
     """Build the URL under which an index refers to a file: s3://bucket/key, without the server, or file://path."""
     if "://" in address:
         return f"s3://{file_objects.parse_place(address, access)}"
@@ -204,16 +204,17 @@ def _build_index_name(place: str) -> str:
     return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
-def _get_prefix(place: str) -> str:
+def get_prefix(place: str) -> str:
     """Return the URL prefix shared by all objects in a bucket, or by all files in a directory."""
     return place[: place.index("/", len("s3://")) + 1] if place.startswith("s3://") else place.rpartition("/")[0] + "/"
 
 
-def _build_object_store(place: str, access: Access) -> object:
+def build_object_store(place: str, access: Access) -> object:
+    """Open the bucket, or the directory, of a file with obstore; `place` is its URL from `build_url`."""
     from obstore.store import LocalStore, S3Store
 
     if place.startswith("file://"):
-        return LocalStore(prefix=_get_prefix(place).removeprefix("file://"))
+        return LocalStore(prefix=get_prefix(place).removeprefix("file://"))
     key, secret, token = native.get_credentials(access.store)
     settings: dict = {"region": access.store["region"], "skip_signature": not key}
     if key:
@@ -221,15 +222,16 @@ def _build_object_store(place: str, access: Access) -> object:
     if endpoint := os.environ.get(ENDPOINT):
         settings |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
         settings["client_options"] = {"allow_http": True}
-    return S3Store(_get_prefix(place).removeprefix("s3://").rstrip("/"), **settings)
+    return S3Store(get_prefix(place).removeprefix("s3://").rstrip("/"), **settings)
 
 
-def _build_repository_config(place: str, access: Access) -> "icechunk.RepositoryConfig":
+def build_repository_config(place: str, access: Access) -> "icechunk.RepositoryConfig":
+    """Configure a repository of icechunk with virtual chunks in the bucket or directory of a file (`build_url`)."""
     import icechunk
 
     # By default, icechunk prints warnings about concurrent writers to standard output.
     icechunk.set_logs_filter("error")
-    prefix, config = _get_prefix(place), icechunk.RepositoryConfig.default()
+    prefix, config = get_prefix(place), icechunk.RepositoryConfig.default()
     if prefix.startswith("file://"):
         holder = icechunk.local_filesystem_store(prefix.removeprefix("file://"))
     else:
@@ -242,18 +244,19 @@ def _build_repository_config(place: str, access: Access) -> "icechunk.Repository
     return config
 
 
-def _build_credentials(place: str, access: Access) -> dict:
+def build_credentials(place: str, access: Access) -> dict:
+    """Return the credentials with which icechunk reads virtual chunks in the bucket or directory of a file."""
     import icechunk
 
     if place.startswith("file://"):
-        return icechunk.containers_credentials({_get_prefix(place): None})
+        return icechunk.containers_credentials({get_prefix(place): None})
     key, secret, token = native.get_credentials(access.store)
     owner = (
         icechunk.s3_credentials(access_key_id=key, secret_access_key=secret, session_token=token or None)
         if key
         else icechunk.s3_credentials(anonymous=True)
     )
-    return icechunk.containers_credentials({_get_prefix(place): owner})
+    return icechunk.containers_credentials({get_prefix(place): owner})
 
 
 def _write_group(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:

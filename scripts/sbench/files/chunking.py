@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import h5py
 
-from sbench.files.forecast_requests import SIEVE
+from sbench.drivers.requests import SIEVE
 from sbench.probe import sizes
 from sbench.stores import network as networks
 from sbench.studies.shots import selection

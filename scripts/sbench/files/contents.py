@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import h5py
 
 from sbench.drivers import ROS3_FIRST_BYTES
-from sbench.files.watched import Reads, Watched
+from sbench.drivers.requests import Reads, Watched
 from sbench.probe import hdf5_tree
 from sbench.probe.formats import format_error
 from sbench.studies.shots import elsewhere

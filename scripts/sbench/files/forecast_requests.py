@@ -5,29 +5,26 @@ computing time in HDF5 and the driver. This program runs in an environment with 
 """
 
 import argparse
-import bisect
 import functools
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import h5py
 
 from sbench import drivers
-from sbench.drivers import ROS3_FIRST_BYTES, native
-from sbench.files.watched import Reads, Watched
-from sbench.probe import sizes
+from sbench.drivers import native
+from sbench.drivers.requests import Reads, Watched, apply_sieve, compute_requests
 from sbench.probe.program import Problem, run_main
 from sbench.studies.shots import selection as places
 from sbench.studies.shots.files import get_creation_facts, list_extents
 from sbench.studies.shots.manifest import select_datasets
 
-# Default page buffer of ROS3 for files with pages since HDF5 2.0, and maximum size of a request of ROS3.
-_BY_DEFAULT, _PART = "64MiB", 8 * 2**20
-_READAHEAD = "readahead-50MiB"
-# HDF5's own drivers use a sieve buffer, here with its default size (H5Pset_sieve_buf_size); file objects do not.
-_SIEVES, SIEVE = ("ros3", "sec2"), 2**16
+# Default page buffer of ROS3 for files with pages since HDF5 2.0.
+_BY_DEFAULT = "64MiB"
+# Drivers that use HDF5's sieve buffer.
+_SIEVES = ("ros3", "sec2")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -103,26 +100,6 @@ def record_reads(
         return watched.reads, apply_sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
 
 
-def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
-    """Convert reads recorded without a sieve buffer to the reads that HDF5 would make with a sieve buffer.
-
-    HDF5 fills this buffer on small reads of contiguous datasets.
-
-    Args:
-        watched: reads without a sieve buffer.
-        spans: (begin, end) in bytes of each contiguous extent of values, in ascending order.
-    """
-    starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
-    for offset, length in watched:
-        number = bisect.bisect_right(starts, offset) - 1
-        if number < 0 or offset >= spans[number][1] or length > SIEVE:
-            reads_of.append((offset, length))
-        elif not held[0] <= offset <= offset + length <= held[1]:
-            held = offset, min(offset + SIEVE, spans[number][1])
-            reads_of.append((offset, held[1] - offset))
-    return reads_of
-
-
 def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
     """Read parts of datasets; like a run, skip parts that h5py cannot convert. Raise if all parts fail."""
     errors = []
@@ -144,44 +121,6 @@ def _list_places(path: str, datasets: Sequence[str], selection: str) -> list[tup
             for one in select_datasets(file, datasets, path, selection)
             for place in places.iter_places(selection, one.shape or (), one.chunks)
         ]
-
-
-def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
-    """Return the number of requests that a driver sends to serve HDF5's reads, and the bytes that it transfers.
-
-    Args:
-        driver: name of the driver.
-        read_cache: level of the factor `read_cache`.
-        reads_of: HDF5's reads, (offset, length) in bytes.
-        size: size of the file in bytes.
-    """
-    requests = [(0, min(ROS3_FIRST_BYTES, size))] if driver == "ros3" else []
-    if driver == "ros3":
-        # ROS3 fetches the first 16 MiB when it opens the file, and later each read that ends beyond them.
-        requests += [(offset, length) for offset, length in reads_of if offset + length > min(ROS3_FIRST_BYTES, size)]
-        requests = [part for request in requests for part in _split_request(*request)]
-    elif driver == "s3fs":
-        from fsspec import caching
-
-        kind, _, block = (_READAHEAD if read_cache == drivers.DEFAULT else read_cache).partition("-")
-        cache = caching.caches[kind](
-            sizes.parse_size(block), lambda *ends: _record_request(requests, *ends, size), size
-        )
-        for offset, length in reads_of:
-            cache._fetch(offset, min(offset + length, size))
-    else:
-        requests = list(reads_of)
-    # All drivers but sec2 first request the size of the object.
-    return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
-
-
-def _record_request(requests: Reads, start: int, end: int, size: int) -> bytes:
-    requests.append((start, min(end, size) - start))
-    return bytes(requests[-1][1])
-
-
-def _split_request(offset: int, length: int) -> Reads:
-    return [(begin, min(_PART, offset + length - begin)) for begin in range(offset, offset + length, _PART)]
 
 
 if __name__ == "__main__":
