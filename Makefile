@@ -46,6 +46,8 @@ lock: setup ## resolve the .in files again; changed locks rebuild the libraries 
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
 	@sed -n 's/^\(zarr==.*[0-9]'\''*\) .*/\1/p' envs/arrays.lock >envs/.zarr && echo h5py | $(COMPILE) --excludes /dev/stdin \
 		--constraints envs/measure.lock --constraints envs/.zarr --output-file envs/readers.lock envs/readers.in; rm envs/.zarr
+	@echo h5py | $(subst 3.11,3.12,$(COMPILE)) --excludes /dev/stdin --constraints envs/measure.lock \
+		--output-file envs/containers.lock envs/containers.in
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
 		[ $$name = workflow ] && more="envs/package.in envs/verdicts.in envs/report.in" || more=; \

@@ -1,0 +1,180 @@
+"""Run one measurement of one cell of the containers study: make a container from the source files, and read it.
+
+scripts/step.py starts this program with the Python interpreter of the library under test; see sbench.probe.conversation
+for the protocol between the two.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sbench.probe import page_cache, provenance, slowed
+from sbench.probe.conversation import Step, run_measurement
+from sbench.probe.fields import read_fields
+from sbench.probe.program import run_main
+from sbench.stores import store as stores
+from sbench.studies.containers import opening, selections, values, zarr_stores
+from sbench.studies.containers.base import Target, get_client, get_container, load_libraries, plan_grid
+from sbench.studies.containers.settings import Settings
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read a step from standard input, measure its cell, and return the exit status."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    return run_measurement(measure_cell)
+
+
+def measure_cell(step: Step) -> dict:
+    """Measure a cell and return the part of its record that results from the measurement."""
+    settings = read_fields(Settings, step.job["settings"])
+    container = get_container(settings.cell.container)
+    with _make_target(step.job, settings) as target, contextlib.ExitStack() as stack:
+        versions = load_libraries(settings.cell)
+        conversion = _convert(step, target) if container.is_made else {}
+        if container.is_zarr:
+            stack.enter_context(zarr_stores.set_options(target))
+        parts = selections.list_parts(settings.cell.access, target.grid.shape, settings.seed)
+        _forget_clients()
+        files = _list_files(step.job, target)
+        step.open_window(sets_cache=True)
+        state = page_cache.set_cache_state(settings.cell.cache, files)
+        reading = _Reading(target, parts)
+        reading.run()
+        state["resident_after"] = page_cache.measure_resident(files)
+        step.close_window()
+        forecast = container.forecast_requests(target, parts) if settings.cell.opening == opening.LIBRARY else None
+        layout = container.read_layout(target)
+        elsewhere = {"state": "elsewhere"} if stores.get_store(settings.store).elsewhere else {}
+        return {
+            **reading.build_record(forecast),
+            "conversion": conversion,
+            "seconds": reading.seconds | _select_seconds(conversion),
+            "effective": versions | layout | {"client": "local" if target.is_local else get_client(settings.cell)},
+            "verified": "after the read",
+            "cache": state | elsewhere,
+            # List all modules, so that the source is the same for all containers, whichever a process has imported.
+            "modules": provenance.list_package_modules("studies/containers"),
+        }
+
+
+class _Reading:
+    """A timed read of all parts."""
+
+    def __init__(self, target: Target, parts: Sequence[selections.Index]) -> None:
+        self._target, self._parts, self.seconds = target, parts, {}
+
+    def run(self) -> None:
+        """Open the container, read all parts, and time it."""
+        waits, results = slowed.Waits(self._target.cell.control), []
+        began = time.perf_counter()
+        with opening.set_workers(self._target), contextlib.closing(opening.open_container(self._target)) as opened:
+            opened_s = time.perf_counter() - began
+            waits.wait_after(opened_s)
+            self.variables = 0 if self._parts else opened.walk()
+            for index in self._parts:
+                start = time.perf_counter()
+                results.append(opened.read(index))
+                waits.wait_after(time.perf_counter() - start)
+        total = time.perf_counter() - began
+        self.seconds = {"total": total, "open": opened_s}
+        self._waited, self._results = waits.seconds, results
+
+    def build_record(self, forecast: int | None) -> dict:
+        """Compare all values with the expected ones, and return the samples and the work of the record."""
+        target, shape = self._target, self._target.grid.shape
+        expected, actual = 0, 0
+        for index, result in zip(self._parts, self._results, strict=True):
+            wanted = values.make_values(shape, index, target.seed)
+            expected, actual = zlib.crc32(wanted, expected), zlib.crc32(result.astype("f4", order="C"), actual)
+        asked = selections.count_values(self._parts, shape) * selections.ITEM
+        sample = {"total_s": self.seconds["total"], "open_s": self.seconds["open"]}
+        sample |= {"bytes": asked, "parts": len(self._parts), "forecast_requests": forecast, "worker-pid": os.getpid()}
+        return {
+            "samples": [sample],
+            "work": {
+                "tasks_asked": len(self._parts),
+                "tasks_done": len(self._results),
+                "datasets_asked": 0 if self._parts else target.count_variables(),
+                "datasets": self.variables,
+                "logical_bytes_asked": asked,
+                "logical_bytes": sum(result.nbytes for result in self._results),
+                "forecast_requests": forecast,
+                "checksum_asked": f"{expected:08x}",
+                "checksum": f"{actual:08x}",
+                **slowed.report_waited(target.cell.control, self._waited),
+            },
+        }
+
+
+@contextlib.contextmanager
+def _make_target(job: dict, settings: Settings) -> Iterator[Target]:
+    """Yield the target of a cell, with an empty place for the converted container that is removed at the end."""
+    name, location, scratch = hashlib.sha256(job["scratch"].encode()).hexdigest()[:10], job["location"], job["scratch"]
+    if stores.get_store(settings.store).files:
+        own = Path(location["folder"], f".{name}") if "path" in settings.store else Path(scratch, "container")
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir(parents=True)
+        place = {"folder": str(own)}
+    else:
+        place = {"url": f"{location['url']}/{name}", "prefix": f"{location['key']}/{name}"}
+    temporary = Path(scratch, "temporary")
+    temporary.mkdir(parents=True, exist_ok=True)
+    files = tuple(map(Path, job["local_files"]))
+    target = Target(settings, location, place, files, temporary, plan_grid(settings.cell))
+    try:
+        if not target.is_local:
+            # Objects left over from an earlier attempt that was killed.
+            target.remove()
+        yield target
+    finally:
+        with contextlib.suppress(Exception):
+            target.remove()
+        shutil.rmtree(place.get("folder", temporary), ignore_errors=True)
+
+
+def _convert(step: Step, target: Target) -> dict:
+    """Make the container in a window of its own, and return its cost.
+
+    Returns:
+        {"convert_s", "cpu_s", "requests": by HTTP method, "objects", "bytes": size of the container}.
+    """
+    step.open_window(sets_cache=True)
+    cpu, began = time.process_time(), time.perf_counter()
+    with warnings.catch_warnings():
+        # Consolidated metadata and some codecs are not part of Zarr's specification.
+        warnings.simplefilter("ignore")
+        get_container(target.cell.container).convert(target)
+    target.sync()
+    cost = {"convert_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
+    requests = step.close_window()
+    objects, size = target.count_stored()
+    return cost | {"requests": requests, "objects": objects, "bytes": size}
+
+
+def _forget_clients() -> None:
+    """Let s3fs create a client anew, as the other clients do, so that no read uses the conversion's connections."""
+    if "s3fs" in sys.modules:
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
+
+
+def _select_seconds(conversion: dict) -> dict:
+    return {"convert": conversion["convert_s"]} if conversion else {}
+
+
+def _list_files(job: dict, target: Target) -> list[Path]:
+    """Return the files whose pages must be in the cell's cache state: those of the source, and of the container."""
+    held = target.place.get("folder") or job["served_folder"]
+    made = [path for path in Path(held).rglob("*") if path.is_file()] if held else []
+    return list(dict.fromkeys([*map(Path, job["local_files"]), *made]))
+
+
+if __name__ == "__main__":
+    run_main(main)

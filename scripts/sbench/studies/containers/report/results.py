@@ -1,0 +1,226 @@
+"""Load the results of the containers study, and build the tables and sentences that only its report has."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from sbench.pages import cell_tables, headline, prose, results, run_files
+from sbench.pages.cell_tables import from_readers, from_readers_in_mib
+from sbench.pages.declaration import Column
+from sbench.pages.headline import Sentence
+from sbench.pages.names import format_seconds
+from sbench.pages.page import Table
+from sbench.pages.results import Results
+from sbench.pages.run_files import read_facts
+from sbench.studies.containers.report import REPORT, SOURCE, words
+from sbench.verdicts import stats
+
+FACTORS = REPORT.names
+NEEDED = ("cell", "repeat", "total_s", *FACTORS)
+# Factors of a container that its source does not share.
+_OF_CONTAINER = ("container", "container_chunks", "shard_chunks", "codec", "concurrency", "threads", "coalescing")
+# Factors of a read, which do not affect the conversion.
+_OF_READ = ("access", "cache", "opening", "client", "concurrency", "threads", "coalescing", "workers", "read_cache")
+
+
+class Payoff(NamedTuple):
+    """The number of reads after which a container has saved the time of its conversion.
+
+    Attributes:
+        cell: the container's cell.
+        source: the cell of the source files.
+        reads: estimate; infinite if a read saves nothing.
+        low, high: ends of its 95 % confidence interval; NaN with too few blocks. `high` may be infinite.
+        cost_s, saved_s: medians of the time of the conversion, and of the time that a read saves.
+    """
+
+    cell: dict
+    source: dict
+    reads: float
+    low: float
+    high: float
+    cost_s: float
+    saved_s: float
+
+
+def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Load the results of a run.
+
+    Args:
+        tables: directory of the CSV tables.
+        facts: JSON file with the workflow's facts about the run, if any.
+
+    Raises:
+        Problem: samples and cells are both missing, or samples lack a column.
+    """
+    folder = Path(tables)
+    frames = run_files.read_tables(folder, REPORT, (), NEEDED)
+    return results.build_results(frames, _compute_records, read_facts(facts), REPORT, folder)
+
+
+def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
+    samples = samples.assign(control=samples.get("control", ""))
+    groups = samples.groupby(results.RECORD, sort=False)
+    return groups[["valid", "control", *FACTORS, "total_s"]].first()
+
+
+def write_headline(run: Results) -> list[Sentence]:
+    """Return the headline: the containers with the fewest requests, and the verdict on time."""
+    return [*_describe_fewest(run), headline.write_headline(run)]
+
+
+def _describe_fewest(run: Results) -> Iterator[Sentence]:
+    """Yield a sentence on which container sends the fewest requests for each access, if all are in a single place."""
+    cells = run.measured[run.measured["requests"].notna()]
+    if cells.empty or cells["container"].nunique() < 2 or len(cells[list(REPORT.places)].drop_duplicates()) > 1:
+        return
+    best: dict[str, dict[str, int]] = {}
+    for access, alike in cells.groupby("access", sort=False):
+        first = alike.loc[alike["requests"].idxmin()]
+        best.setdefault(first["container"], {})[str(access)] = int(first["requests"])
+    cases = [
+        words.fill(
+            "fewest case",
+            container=run.names.format_level("container", container),
+            accesses=prose.format_list(run.names.format_level("access", access) for access in counts),
+            counts=prose.format_span(counts.values(), "{:,}".format),
+        )
+        for container, counts in best.items()
+    ]
+    yield words.fill("fewest", cases="; ".join(cases)), ()
+
+
+def compute_payoffs(run: Results) -> list[Payoff]:
+    """Compare each converted container with the source files in the same blocks, and compute when it pays off."""
+    readers = run.valid_readers
+    if readers.empty or "conversion.convert_s" not in readers:
+        return []
+    records = run.records[run.records["valid"]].merge(
+        readers[["cell", "repeat", "conversion.convert_s"]], on=["cell", "repeat"]
+    )
+    alike = [name for name in FACTORS if name not in _OF_CONTAINER]
+    payoffs = []
+    for cell in run.measured.to_dict("records"):
+        same = run.measured[(run.measured[alike] == [cell[name] for name in alike]).all(axis=1)]
+        source = same[same["container"] == SOURCE]
+        blocks = records[records["cell"] == cell["cell"]].set_index("repeat")
+        if source.empty or cell["container"] == SOURCE or blocks["conversion.convert_s"].isna().all():
+            continue
+        of_source = records[records["cell"] == source.iloc[0]["cell"]].set_index("repeat")["total_s"]
+        saved = (of_source - blocks["total_s"]).dropna()
+        cost = blocks["conversion.convert_s"].loc[saved.index]
+        # The saving per second of conversion, whose median inverts to the number of reads, even where it is negative.
+        share = stats.estimate_median(saved / cost)
+        payoffs.append(
+            Payoff(
+                cell,
+                source.iloc[0].to_dict(),
+                _invert(share.value),
+                _invert(share.high) if math.isfinite(share.high) else math.nan,
+                _invert(share.low) if math.isfinite(share.low) else math.nan,
+                float(cost.median()),
+                float(saved.median()),
+            )
+        )
+    return payoffs
+
+
+def describe_payoffs(run: Results) -> Iterator[str]:
+    """Yield a sentence for each container and access whose conversion pays off, on after how many reads it does."""
+    for one in compute_payoffs(run):
+        rest = [name for name in FACTORS if name not in ("container", "cache", "library")]
+        telling = run.select_telling_factors(run.measured, ["access", *(name for name in rest if name != "access")])
+        fields = {"container": prose.capitalize_first(run.names.format_level("container", one.cell["container"]))}
+        fields |= {"access": run.names.format_row(one.cell, telling)}
+        fields |= {"source": run.names.format_level("container", SOURCE)}
+        if math.isfinite(one.reads) and math.isfinite(one.high):
+            interval = words.fill("interval", low=_format_reads(one.low), high=_format_reads(one.high))
+            reads = prose.format_count(math.ceil(one.reads), "read")
+            times = {"cost": format_seconds(one.cost_s), "saved": format_seconds(one.saved_s)}
+            yield words.fill("pays", reads=reads, interval=interval, **times, **fields)
+        elif math.isfinite(one.reads):
+            yield words.fill("pays perhaps", reads=_format_reads(one.reads), **fields)
+
+
+def build_requests_table(run: Results) -> Table:
+    """Build the table of requests and bytes of a read, beside their forecast."""
+    forecast = from_readers("work.forecast_requests", "median")
+    columns = [
+        Column("requests", "requests", prose.format_number),
+        Column(
+            "forecast",
+            forecast,
+            prose.format_number,
+            over=lambda values, rows: values.notna() & (values != rows["requests"]),
+            meaning=words.fill("forecast differs"),
+        ),
+        Column("delivered / MiB", "mib_delivered", prose.format_number),
+        Column("read / MiB", from_readers_in_mib("work.logical_bytes"), prose.format_number),
+        Column("time / s", "total_s", prose.format_number),
+        Column("CPU / s", "cpu_s", prose.format_number),
+    ]
+    return cell_tables.build_table(run, "requests", words.fill("table of requests"), columns, about=columns[:1])
+
+
+def build_conversion_table(run: Results) -> Table:
+    """Build the table of the cost of each conversion."""
+    columns = [
+        Column("time / s", from_readers("conversion.convert_s", "median"), prose.format_number),
+        Column("CPU / s", from_readers("conversion.cpu_s", "median"), prose.format_number),
+        Column("requests", from_readers("conversion.requests", "median", _sum_counts), prose.format_number),
+        Column("objects", from_readers("conversion.objects", "median"), prose.format_number),
+        Column("container / MiB", from_readers_in_mib("conversion.bytes"), prose.format_number),
+    ]
+    made = run.measured[run.measured["container"] != SOURCE]
+    cells = made.drop_duplicates([name for name in FACTORS if name not in _OF_READ]).assign(
+        **dict.fromkeys(_OF_READ, "")
+    )
+    return cell_tables.build_table(run, "conversion", words.fill("table of conversion"), columns, cells, columns)
+
+
+def build_payoff_table(run: Results) -> Table:
+    """Build the table of reads after which each container pays off."""
+    payoffs = {one.cell["cell"]: one for one in compute_payoffs(run)}
+    cells = run.measured[run.measured["cell"].isin(payoffs)]
+    if cells.empty:
+        return Table("payoff", "", pd.DataFrame())
+
+    def format_cells(_: Results, rows: pd.DataFrame) -> list[str]:
+        return [_format_payoff(payoffs[cell]) for cell in rows["cell"]]
+
+    columns = [
+        Column("reads", format_cells),
+        Column("saved / s", lambda _, rows: rows["cell"].map(lambda cell: payoffs[cell].saved_s), prose.format_number),
+    ]
+    source = run.names.format_level("container", SOURCE)
+    return cell_tables.build_table(run, "payoff", words.fill("table of payoff", source=source), columns, cells)
+
+
+def list_limits(run: Results) -> list[str]:
+    """Return the sentences on limitations that are specific to this study."""
+    lines = [words.fill("one array")]
+    if (run.measured["client"] == "default").all():
+        lines.append(words.fill("usual client"))
+    return lines
+
+
+def _sum_counts(requests: dict) -> int:
+    return sum(method["count"] for method in requests.values())
+
+
+def _invert(share: float) -> float:
+    return 1 / share if share > 0 else math.inf
+
+
+def _format_reads(reads: float) -> str:
+    return f"{math.ceil(reads):,}" if math.isfinite(reads) else "∞"
+
+
+def _format_payoff(one: Payoff) -> str:
+    if not math.isfinite(one.reads):
+        return "never"
+    interval = "" if math.isnan(one.low) else f" [{_format_reads(one.low)}, {_format_reads(one.high)}]"
+    return _format_reads(one.reads) + interval
