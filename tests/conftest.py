@@ -1,5 +1,6 @@
 """What the tests share: the libraries and servers under test (built once, cached), data, and copies of the project."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sbench.probe.program import build_command
+from sbench.build.interpreters import find_python
+from sbench.probe.program import Problem, build_command
 
 Done = subprocess.CompletedProcess
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,6 +211,33 @@ def with_readers(once: Callable, environments: Path) -> Path:
         shutil.copy2(environments / "servers.json", folder)
 
     return once("with-readers", build)
+
+
+@pytest.fixture(scope="session")
+def with_containers(once: Callable, environments: Path) -> Path:
+    """Return a folder with the artefacts of a library with Zarr 3.3 or later, containers.json, and of the servers.
+
+    It needs Python 3.12 or later; tests that need it are skipped without.
+    """
+    spec = find_containers_library()
+
+    def build(folder: Path) -> None:
+        done = program(
+            "build_library", "--library", "containers", "--spec", json.dumps(spec), "--out", folder / "containers.json"
+        )
+        assert done.returncode == 0, done.stderr
+        shutil.copy2(environments / "servers.json", folder)
+
+    return once("with-containers", build)
+
+
+def find_containers_library() -> dict:
+    """Return the configuration of a library with envs/containers.lock, or skip the test without its Python."""
+    for release in ("3.13", "3.12", "3.14"):
+        with contextlib.suppress(Problem):
+            find_python(release)
+            return {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/containers.lock", "python": release}
+    pytest.skip("no Python 3.12 or later: apt install python3.13-venv, or pyenv install 3.13")
 
 
 def need_slurm() -> None:

@@ -76,6 +76,20 @@ CONFIG = {
                 "cache": ["any"],
             },
         },
+        "containers": {
+            "control_cells": 0,
+            "time_limit_s": 600,
+            "matrix": {
+                "library": ["readers"],
+                "store": ["s3"],
+                "container": ["zarr"],
+                "access": ["map"],
+                "shape": ["32x20x24"],
+                "chunks": ["4x10x12"],
+                "files": [2],
+                "cache": ["any"],
+            },
+        },
     },
 }
 ROS3 = {"store": ["s3"], "driver": ["ros3"]}
@@ -111,6 +125,7 @@ class Place:
             if key in ("time_limit_s", "read_signals", "read_shots", "control_cells", "twins", "iterations")
         }
         values["stores"]["s3"] |= levels.pop("s3", {})
+        values["libraries"] |= levels.pop("libraries", {})
         for key in levels.pop("without", ()):
             del values["stores"]["s3"][key]
         section["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}

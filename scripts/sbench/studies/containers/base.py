@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import obstore.store
     import xarray as xr
 
-MODULES = ("hdf5", "zarr_stores", "references", "icechunk_stores", "parquet")
+MODULES = ("hdf5", "references", "icechunk_stores", "zarr_stores", "parquet")
 # Levels of `client`: the usual client of each container, and others that some containers also support.
 DEFAULT = "default"
 

@@ -154,7 +154,7 @@ def _build_filter(target: Target) -> Mapping[str, object]:
     import hdf5plugin
 
     lz4 = hdf5plugin.Blosc(cname="lz4", shuffle=hdf5plugin.Blosc.SHUFFLE)
-    return hdf5plugin.Zstd() if codec == "zstd" else lz4
+    return dict(hdf5plugin.Zstd() if codec == "zstd" else lz4)
 
 
 def _read_dataset_layout(path: Path) -> dict:

@@ -44,12 +44,13 @@ def measure_cell(step: Step) -> dict:
         parts = selections.list_parts(settings.cell.access, target.grid.shape, settings.seed)
         _forget_clients()
         files = _list_files(step.job, target)
-        step.open_window(sets_cache=True)
+        # Before the window opens, so that CPU seconds and requests are those of the read alone.
         state = page_cache.set_cache_state(settings.cell.cache, files)
+        step.open_window(sets_cache=True)
         reading = _Reading(target, parts)
         reading.run()
-        state["resident_after"] = page_cache.measure_resident(files)
         step.close_window()
+        state["resident_after"] = page_cache.measure_resident(files)
         forecast = container.forecast_requests(target, parts) if settings.cell.opening == opening.LIBRARY else None
         layout = container.read_layout(target)
         elsewhere = {"state": "elsewhere"} if stores.get_store(settings.store).elsewhere else {}

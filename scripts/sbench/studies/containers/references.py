@@ -24,12 +24,13 @@ _JSON, _PARQUET = "references.json", "references.parquet"
 class References(ZarrContainer):
     """References in JSON, which a reader loads as a whole, or in Parquet, of which it loads parts."""
 
-    needs = ("virtualizarr", "zarr", "xarray", "fsspec", "s3fs", "kerchunk", "fastparquet")
     zarr_format = 2
 
     def __init__(self, name: str) -> None:
         """Initialize for the file or folder `name`."""
         self._name = name
+        also = ("fastparquet",) if name == _PARQUET else ()
+        self.needs = ("virtualizarr", "zarr", "xarray", "fsspec", "s3fs", "kerchunk", *also)
 
     def convert(self, target: Target) -> None:
         """Scan the source files and write the references to the store."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sbench.design.checks import check_page_cache, check_requests, check_work
-from sbench.design.study import Study, check_distributions
+from sbench.design.study import Study, check_distributions, list_mappings
 from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
 from sbench.stores import store as stores
@@ -74,11 +74,10 @@ class Containers(Study):
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield options of an opening that exclude each other."""
-        for row in self.get_section(config).get("matrix", []) if "matrix" in self.get_section(config) else []:
-            for level in row.get("opening", []) if isinstance(row, dict) else []:
-                names = level.split("+")[1:]
-                if len(names) != len(set(names)) or {"exact", "joined"} <= set(names):
-                    yield f"opening {level}: an option is repeated, or exact and joined exclude each other"
+        for level in (level for row in list_mappings(self.get_section(config)) for level in row.get("opening", [])):
+            names = level.split("+")[1:]
+            if len(names) != len(set(names)) or {"exact", "joined"} <= set(names):
+                yield f"studies.{self.name}: opening {level}: options are repeated or exclude each other; remove one"
 
     def estimate_record(self, settings: dict) -> dict:
         """Estimate the "requests", "bytes" and "seconds" of a record, and "puts", the requests that write."""

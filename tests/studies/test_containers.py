@@ -1,0 +1,213 @@
+"""Containers: what an access reads, which cells are possible, and what a record of each container says."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cells import CONFIG, Place
+from conftest import find_containers_library
+
+from sbench.design import config as configuration
+from sbench.design import matrix, schema
+from sbench.probe.fields import read_fields
+from sbench.probe.program import Problem
+from sbench.studies.containers import selections, values
+from sbench.studies.containers.base import load_containers, plan_grid
+from sbench.studies.containers.settings import Levels
+from sbench.studies.containers.study import STUDY
+
+GRID = selections.Grid((32, 20, 24), (4, 10, 12))
+# Six containers and four accesses, whose requests are forecast.
+CONTAINERS = ("hdf5", "hdf5-repacked", "kerchunk-json", "icechunk-virtual", "zarr", "zarr-shards")
+ACCESSES = ("map", "series", "rows-6", "all")
+
+
+@pytest.mark.parametrize("access", ["map", "series", "box", "all", "rows-5", "rows-6-batch4-sorted", "windows-3"])
+def test_a_part_has_the_values_of_its_place_in_the_array(access):
+    whole = values.make_values(GRID.shape, (slice(None),) * 3, 1)
+    parts = selections.list_parts(access, GRID.shape, 1)
+    for index in parts:
+        assert np.array_equal(values.make_values(GRID.shape, index, 1), whole[index[0]][:, index[1], index[2]])
+    assert selections.count_values(parts, GRID.shape) == sum(whole[index].size for index in parts)
+    assert parts == selections.list_parts(access, GRID.shape, 1)
+
+
+def test_rows_are_drawn_once_in_batches_and_sorted_within_a_call_and_between_calls():
+    drawn = [list(range(32))[index[0]] for index in selections.list_parts("rows-20", GRID.shape, 1)]
+    flat = [row for rows in drawn for row in rows]
+    assert len(set(flat)) == 20
+    assert flat != sorted(flat)
+    batches = selections.list_parts("rows-20-batch8-sorted", GRID.shape, 1)
+    assert [len(index[0]) for index in batches] == [8, 8, 4]
+    assert [row for index in batches for row in index[0]] == sorted({row for index in batches for row in index[0]})
+
+
+def test_chunks_are_counted_that_a_part_touches():
+    assert len(GRID.list_touched((slice(3, 5), slice(0, 10), slice(11, 13)))) == 4
+    assert len(GRID.list_touched(([0, 1, 31], slice(9, 11), slice(0, 1)))) == 4
+    assert len(GRID.list_touched((slice(None),) * 3)) == GRID.count_chunks() == 8 * 2 * 2
+
+
+def test_rows_are_split_into_runs_within_a_file():
+    index = ([3, 4, 5, 6, 16, 2], slice(None), slice(None))
+    assert list(selections.split_rows(index, 32, 5)) == [
+        (0, slice(3, 5)), (1, slice(0, 2)), (3, slice(1, 2)), (0, slice(2, 3)),
+    ]  # fmt: skip
+
+
+def plan(**levels: object) -> tuple[list, list]:
+    section = CONFIG["studies"]["containers"]
+    levels = {name: level if isinstance(level, list) else [level] for name, level in levels.items()}
+    config = CONFIG | {"studies": {"containers": section | {"matrix": section["matrix"] | levels}}}
+    return matrix.expand_matrix(configuration.resolve_config(config, []), "containers")
+
+
+@pytest.mark.parametrize(
+    "levels, reason",
+    [
+        ({"store": "azure"}, "the store of a container must be a folder or S3"),
+        ({"client": "ros3"}, "client ros3 does not read zarr (supported: s3fs, obstore)"),
+        ({"store": "disk", "client": "s3fs"}, "files of a folder are read without a client; set client to default"),
+        ({"container": "hdf5", "codec": "zstd"}, "hdf5 keeps the chunks of the source; set container_chunks and codec"),
+        ({"container": "kerchunk-json", "container_chunks": "1x1x1"}, "kerchunk-json keeps the chunks of the source"),
+        ({"shard_chunks": "2x2x2"}, "only zarr-shards has shards"),
+        ({"read_cache": "none"}, "only s3fs and ROS3 have a read cache, for hdf5 and hdf5-repacked"),
+        ({"opening": "open_mfdataset"}, "opening open_mfdataset does not apply to zarr"),
+        ({"container": "hdf5", "client": "ros3", "opening": "xarray"}, "xarray does not read files with client ros3"),
+        ({"container": "hdf5", "concurrency": 4}, "concurrency and threads are options of zarr"),
+        ({"coalescing": "0KiB-1MiB"}, "coalescing is an option of zarr for shards"),
+        ({"workers": "threads-2"}, "workers are those of Dask, which xarray uses"),
+        ({"container": "parquet", "access": "walk"}, "a table has no tree of metadata"),
+        ({"files": 5}, "5 files do not divide 32 times evenly"),
+        ({"access": "rows-33"}, "rows-33 needs more than 32 times"),
+        ({"access": "windows-18"}, "windows-18 needs more than 32 times"),
+        (
+            {"container": "hdf5-repacked", "codec": "zstd"},
+            "readers lacks hdf5plugin, which container",
+        ),
+        ({"library": "arrays"}, "library arrays lacks xarray, which container zarr needs"),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_impossible_cells_are_left_out_with_a_reason(levels, reason):
+    with pytest.raises(Problem, match=re.escape(reason)):
+        plan(**levels)
+
+
+def test_options_that_exclude_each_other_are_a_mistake_of_the_configuration():
+    section = CONFIG["studies"]["containers"]
+    level = "open_mfdataset+exact+joined"
+    config = {"studies": {"containers": section | {"matrix": section["matrix"] | {"opening": [level]}}}}
+    assert list(STUDY.list_mistakes(config)) == [
+        f"studies.containers: opening {level}: options are repeated or exclude each other; remove one"
+    ]
+
+
+@pytest.fixture
+def newest(tmp_path: Path, with_containers: Path, once: Callable) -> Callable[..., Place]:
+    """Return a function that makes a place to measure cells with the newest releases."""
+
+    def build(**levels: object) -> Place:
+        libraries = {"containers": find_containers_library()}
+        levels = {"library": "containers", "libraries": libraries} | levels
+        return Place(tmp_path, with_containers, once, study="containers", **levels).make()
+
+    return build
+
+
+@pytest.fixture
+def oldest(tmp_path: Path, with_readers: Path, once: Callable) -> Callable[..., Place]:
+    """Return a function that makes a place to measure cells with the releases for Python 3.11."""
+    return lambda **levels: Place(tmp_path, with_readers, once, study="containers", **levels).make()
+
+
+def count(record: dict) -> int:
+    """Return the number of requests that the server counted."""
+    return sum(method["count"] for method in record["requests"].values())
+
+
+def list_files(here: Place) -> set[Path]:
+    """Return the files of the store, without those of the server."""
+    folder = Path(here.provided.get("folder") or here.provided["location"]["folder"])
+    return {path for path in folder.rglob("*") if path.is_file() and ".vgwlocks" not in path.parts}
+
+
+@pytest.mark.rule(3, 9, 10, 11)
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_requests_of_each_access_are_forecast_and_every_value_is_verified(newest, container):
+    here = newest(container=container, access=list(ACCESSES))
+    before = list_files(here)
+    for cell in here.cells:
+        record = here.measure(cell=cell)
+        assert (record["status"], record["reasons"]) == ("done", [])
+        parts = selections.list_parts(cell.levels["access"], GRID.shape, 1)
+        assert record["work"]["logical_bytes"] == selections.count_values(parts, GRID.shape) * 4
+        assert count(record) == record["work"]["forecast_requests"] > 0
+        assert bool(record["conversion"]) == (container != "hdf5")
+    assert list_files(here) == before, "something is left in the store"
+
+
+@pytest.mark.rule(9, 10)
+@pytest.mark.parametrize(
+    "levels",
+    [
+        {"container": "hdf5", "client": "ros3"},
+        {"container": "hdf5", "client": "s3fs", "read_cache": "blockcache-64KiB"},
+        {"container": "hdf5", "opening": "open_mfdataset+minimal+override+joined+parallel", "workers": "threads-2"},
+        {"container": "hdf5-repacked", "codec": "blosc", "container_chunks": "8x20x24"},
+        {"container": "kerchunk-parquet", "access": "box"},
+        {"container": "icechunk", "access": "rows-8-batch4", "codec": "zstd"},
+        {"container": "zarr", "client": "obstore", "concurrency": 2, "threads": 2, "opening": "xarray"},
+        {"container": "zarr-shards", "access": "series", "shard_chunks": "4x1x1", "coalescing": "0KiB-1KiB"},
+        {"container": "parquet", "access": "windows-3", "codec": "zstd"},
+        {"container": "icechunk-virtual", "store": "disk", "access": "walk"},
+        {"container": "kerchunk-json", "store": "disk", "access": "rows-8-sorted"},
+        {"container": "zarr-shards", "store": "disk", "access": "all"},
+    ],
+    ids=lambda levels: "-".join(map(str, levels.values())),
+)
+def test_each_level_is_in_force(newest, levels):
+    here = newest(**levels)
+    before = list_files(here)
+    record = here.measure()
+    assert (record["status"], record["reasons"]) == ("done", [])
+    grid, effective = plan_grid(read_fields(Levels, here.cell.levels)), record["effective"]
+    if levels["container"] != "parquet":
+        assert effective["chunks"] == selections.format_sides(grid.chunks)
+    assert effective["codec"] == levels.get("codec", "deflate")
+    assert record["seconds"].keys() == {"total", "open"} | ({"convert"} if levels["container"] != "hdf5" else set())
+    assert list_files(here) == before, "something is left in the store"
+
+
+@pytest.mark.parametrize("container", ["zarr-shards", "icechunk-virtual", "kerchunk-json"])
+def test_releases_for_python_3_11_read_the_same_values(oldest, container):
+    here = oldest(container=container, access=["map", "all"])
+    for cell in here.cells:
+        record = here.measure(cell=cell)
+        assert (record["status"], record["reasons"]) == ("done", [])
+        # The requests with which Icechunk 1 opens a repository are not known.
+        assert record["work"]["forecast_requests"] == (None if container == "icechunk-virtual" else count(record))
+
+
+def test_a_release_that_does_not_merge_requests_says_so(oldest):
+    record = oldest(container="zarr-shards", coalescing="0KiB-1MiB").measure()
+    assert record["status"] == "failed"
+    assert "zarr 3.1.6 does not merge requests; set coalescing to unset, or use zarr 3.3" in record["reasons"][0]
+
+
+@pytest.mark.rule(9)
+def test_a_wrong_value_makes_a_record_invalid(newest):
+    here = newest(container="zarr", access="map")
+    here.pretend(
+        "import sys\nfrom sbench.studies.containers import zarr_stores\nread = zarr_stores._Opened.read\n"
+        "zarr_stores._Opened.read = lambda opened, index: read(opened, index) * 1.01"
+    )
+    record = here.measure()
+    assert not record["valid"]
+    assert "checksum" in record["reasons"][0]
+
+
+def test_all_containers_are_levels_of_the_schema():
+    assert list(load_containers()) == schema.get_factors("containers")["container"]["items"]["enum"]
