@@ -78,7 +78,7 @@ def plan(**levels: object) -> tuple[list, list]:
         ({"container": "hdf5", "client": "ros3", "opening": "xarray"}, "xarray does not read files with client ros3"),
         ({"container": "hdf5", "concurrency": 4}, "concurrency and threads are options of zarr"),
         ({"coalescing": "0KiB-1MiB"}, "coalescing is an option of zarr for shards"),
-        ({"workers": "threads-2"}, "workers are those of Dask, which xarray uses"),
+        ({"workers": "threads-2"}, "Dask has workers, and only xarray uses it"),
         ({"container": "parquet", "access": "walk"}, "a table has no tree of metadata"),
         ({"files": 5}, "5 files do not divide 32 times evenly"),
         ({"access": "rows-33"}, "rows-33 needs more than 32 times"),
@@ -87,7 +87,7 @@ def plan(**levels: object) -> tuple[list, list]:
             {"container": "hdf5-repacked", "codec": "zstd"},
             "readers lacks hdf5plugin, which container",
         ),
-        ({"library": "arrays"}, "library arrays lacks xarray, which container zarr needs"),
+        ({"library": "arrays", "container": "icechunk"}, "library arrays lacks icechunk, which container icechunk"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )

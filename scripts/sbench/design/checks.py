@@ -127,6 +127,14 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
 
 
 @rule(10)
+def check_settings(effective: dict, label: dict) -> Iterator[str]:
+    """Check that the settings read back match the cell's label."""
+    for name, level in label.items():
+        if effective[name] != level:
+            yield f"expected {name} {level}, got {effective[name]}"
+
+
+@rule(10)
 def check_workers(effective: dict) -> Iterator[str]:
     """Check that the requested number of Dask workers was alive."""
     alive, wanted = effective["workers"], effective["workers_asked"]

@@ -1,16 +1,8 @@
-"""Checks for the arrays study: the settings in force and the number of clients."""
+"""Checks for the arrays study: the number of clients."""
 
 from collections.abc import Iterator
 
 from sbench.design.checks import rule
-
-
-@rule(10)
-def check_settings(effective: dict, label: dict) -> Iterator[str]:
-    """Check that the settings read back match the cell's label."""
-    for name, level in label.items():
-        if effective[name] != level:
-            yield f"expected {name} {level}, got {effective[name]}"
 
 
 @rule(9)

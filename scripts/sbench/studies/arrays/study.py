@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from sbench.design.checks import check_page_cache, check_requests, check_work
+from sbench.design.checks import check_page_cache, check_requests, check_settings, check_work
 from sbench.design.study import Cell, Study, check_distributions, check_readable
 from sbench.probe import sizes
 from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.arrays import pieces
-from sbench.studies.arrays.checks import check_clients, check_settings
+from sbench.studies.arrays.checks import check_clients
 from sbench.studies.arrays.pieces import MOST, TRIALS
 from sbench.studies.arrays.settings import Data, Levels, Settings
 

@@ -171,14 +171,16 @@ class Container(ABC):
 
     Attributes:
         needs: the distributions that a library's lock file must pin.
+        needs_of_xarray: further distributions, to open it with xarray.
         clients: the clients that read it from an object store. The first is the default.
-        converts: whether values are written again, so that chunks and codec may differ from those of the source.
+        converts: whether values are written again, possibly with other chunks or another codec than in the source.
         is_made: whether it is made from the source files, so that it has a conversion.
         is_zarr: whether zarr reads it, so that concurrency and threads apply.
         openings: the kinds of `opening` that it supports.
     """
 
     needs: tuple[str, ...] = ()
+    needs_of_xarray: tuple[str, ...] = ("xarray",)
     clients: tuple[str, ...] = ("s3fs",)
     converts = False
     is_made = True
@@ -215,21 +217,23 @@ class Container(ABC):
         return None
 
 
-def list_needs(cell: Levels) -> list[str]:
-    """Return the distributions that a cell needs: those of its container, its client and its codec."""
-    client, needs = get_client(cell), [*get_container(cell.container).needs]
-    needs += [client] if client in ("s3fs", "obstore", "h5coro", "remfile") else []
+def list_needs(cell: Levels, is_local: bool) -> list[str]:
+    """Return the distributions that a cell needs for its container, its opening, its client and its codec."""
+    container, client = get_container(cell.container), get_client(cell)
+    needs = [*container.needs]
+    needs += [] if cell.opening == "library" else container.needs_of_xarray
+    needs += [client] if not is_local and client in ("s3fs", "obstore", "h5coro", "remfile") else []
     needs += ["hdf5plugin"] if cell.container == "hdf5-repacked" and cell.codec in ("zstd", "blosc") else []
     return list(dict.fromkeys(needs))
 
 
-def load_libraries(cell: Levels) -> dict:
+def load_libraries(cell: Levels, is_local: bool) -> dict:
     """Import all libraries that a cell needs, before anything is timed, and return their versions."""
     import h5py
 
-    for name in list_needs(cell):
+    for name in list_needs(cell, is_local):
         importlib.import_module(name)
-    versions = {name: importlib.metadata.version(name) for name in list_needs(cell)}
+    versions = {name: importlib.metadata.version(name) for name in list_needs(cell, is_local)}
     return {"hdf5": h5py.version.hdf5_version, "python": sys.version.split()[0], **versions}
 
 
@@ -240,9 +244,11 @@ def get_client(cell: Levels) -> str:
 
 def plan_grid(cell: Levels) -> Grid:
     """Return the shape, chunks and shards that a cell's container will have."""
-    shape = parse_sides(cell.shape)
-    level = cell.chunks if cell.container_chunks == SAME else cell.container_chunks
-    chunks = tuple(map(min, shape, parse_sides(level)))
+    shape, is_same = parse_sides(cell.shape), cell.container_chunks == SAME
+    # A chunk of a file has at most the times of the file.
+    in_files = is_same or cell.container == "hdf5-repacked"
+    largest = (shape[0] // int(cell.files), *shape[1:]) if in_files else shape
+    chunks = tuple(map(min, largest, parse_sides(cell.chunks if is_same else cell.container_chunks)))
     shards = (
         tuple(number * side for number, side in zip(parse_sides(cell.shard_chunks), chunks, strict=True))
         if cell.container == "zarr-shards"

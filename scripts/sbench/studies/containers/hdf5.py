@@ -27,7 +27,7 @@ _ROS3_PAGES = 64 * 2**20
 class Files(Container):
     """The source files as they are."""
 
-    needs = ("h5netcdf", "xarray")
+    needs_of_xarray = ("xarray", "h5netcdf")
     clients = ("s3fs", "ros3", "remfile", "h5coro")
     is_made = False
     openings = ("library", "xarray", "open_mfdataset")
@@ -64,7 +64,8 @@ class Files(Container):
         access = build_reading_access(target)
         with contextlib.closing(drivers.get_driver(access.driver).open(self.list_addresses(target)[0], access)) as file:
             settings = file.read_settings()
-        return settings | (_read_dataset_layout(self.list_local_files(target)[0]) if target.local_files else {})
+        files = self.list_local_files(target)
+        return settings | (_read_dataset_layout(files[0]) if files else {})
 
     def forecast_requests(self, target: Target, parts: Sequence[Index]) -> int | None:
         """Forecast the requests from the reads of HDF5 on a file of this machine, and a model of the driver's cache."""
@@ -128,8 +129,8 @@ class _Opened:
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def walk(self) -> int:
-        found = {path for number in range(len(self._addresses)) for path, *_ in self._open_file(number).walk()}
-        return len(found - {"/"})
+        paths = {path for number in range(len(self._addresses)) for path, *_ in self._open_file(number).walk()}
+        return len(paths - {"/"})
 
     def close(self) -> None:
         for file in self._files.values():

@@ -22,7 +22,7 @@ _OPENING = 8
 class Repository(ZarrContainer):
     """A repository of Icechunk, which reads with its own client."""
 
-    needs = ("icechunk", "zarr", "xarray")
+    needs = ("icechunk", "zarr", "obstore")
     clients = ("icechunk",)
 
     def convert(self, target: Target) -> None:
@@ -71,7 +71,7 @@ class NativeRepository(Repository):
 class VirtualRepository(Repository):
     """A repository with references to the chunks of the source files."""
 
-    needs = ("virtualizarr", "icechunk", "zarr", "xarray")
+    needs = ("virtualizarr", "icechunk", "zarr", "obstore")
 
     def write_snapshot(self, store: "icechunk.IcechunkStore", target: Target) -> None:
         """Write the references."""

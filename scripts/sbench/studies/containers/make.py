@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     manifest |= {"generator": GENERATOR | {"h5py": h5py.version.version}, "data_sha256": digest.hexdigest()}
     with h5py.File(out.parent / entries[0]["name"]) as file:
         layout = {"chunks": selections.format_sides(file[netcdf.NAME].chunks)}
-        layout["compression"] = "deflate" if file[netcdf.NAME].compression else "none"
+        layout["compression"] = layout["codec"] = "deflate" if file[netcdf.NAME].compression else "none"
     manifest |= {"files": entries, "layout": layout | {"files": str(len(entries))}}
     write_json(out, manifest)
     print(f"{out}: {data.shape} values in {len(entries)} files")

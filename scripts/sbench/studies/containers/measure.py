@@ -37,14 +37,14 @@ def measure_cell(step: Step) -> dict:
     settings = read_fields(Settings, step.job["settings"])
     container = get_container(settings.cell.container)
     with _make_target(step.job, settings) as target, contextlib.ExitStack() as stack:
-        versions = load_libraries(settings.cell)
+        versions = load_libraries(settings.cell, target.is_local)
         conversion = _convert(step, target) if container.is_made else {}
         if container.is_zarr:
             stack.enter_context(zarr_stores.set_options(target))
         parts = selections.list_parts(settings.cell.access, target.grid.shape, settings.seed)
         _forget_clients()
         files = _list_files(step.job, target)
-        # Before the window opens, so that CPU seconds and requests are those of the read alone.
+        # Before the window opens, so that it counts the CPU seconds and requests of the read alone.
         state = page_cache.set_cache_state(settings.cell.cache, files)
         step.open_window(sets_cache=True)
         reading = _Reading(target, parts)
@@ -95,9 +95,9 @@ class _Reading:
         for index, result in zip(self._parts, self._results, strict=True):
             wanted = values.make_values(shape, index, target.seed)
             expected, actual = zlib.crc32(wanted, expected), zlib.crc32(result.astype("f4", order="C"), actual)
-        asked = selections.count_values(self._parts, shape) * selections.ITEM
+        requested = selections.count_values(self._parts, shape) * selections.ITEM
         sample = {"total_s": self.seconds["total"], "open_s": self.seconds["open"]}
-        sample |= {"bytes": asked, "parts": len(self._parts), "forecast_requests": forecast, "worker-pid": os.getpid()}
+        sample |= {"bytes": requested, "parts": len(self._parts), "forecast_requests": forecast, "worker-pid": os.getpid()}
         return {
             "samples": [sample],
             "work": {
@@ -105,7 +105,7 @@ class _Reading:
                 "tasks_done": len(self._results),
                 "datasets_asked": 0 if self._parts else target.count_variables(),
                 "datasets": self.variables,
-                "logical_bytes_asked": asked,
+                "logical_bytes_asked": requested,
                 "logical_bytes": sum(result.nbytes for result in self._results),
                 "forecast_requests": forecast,
                 "checksum_asked": f"{expected:08x}",
@@ -171,7 +171,7 @@ def _select_seconds(conversion: dict) -> dict:
 
 
 def _list_files(job: dict, target: Target) -> list[Path]:
-    """Return the files whose pages must be in the cell's cache state: those of the source, and of the container."""
+    """Return the files of the source and of the container, whose pages must be in the cell's cache state."""
     held = target.place.get("folder") or job["served_folder"]
     made = [path for path in Path(held).rglob("*") if path.is_file()] if held else []
     return list(dict.fromkeys([*map(Path, job["local_files"]), *made]))

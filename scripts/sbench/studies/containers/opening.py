@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sbench.studies.containers.base import Opened, Target, get_container
 from sbench.studies.containers.netcdf import NAME
-from sbench.studies.containers.selections import Index
+from sbench.studies.containers.selections import Index, split_rows
 from sbench.studies.containers.settings import UNSET
 
 if TYPE_CHECKING:
@@ -70,8 +70,6 @@ class _Datasets:
     def read(self, index: Index) -> "np.ndarray":
         import numpy as np
 
-        from sbench.studies.containers.selections import split_rows
-
         if len(self._datasets) == 1:
             return self._datasets[0][NAME][index].values
         each = self._rows // len(self._datasets)
@@ -79,12 +77,12 @@ class _Datasets:
         return np.concatenate([self._datasets[number][NAME][rows, *index[1:]].values for number, rows in parts])
 
     def walk(self) -> int:
-        found = {
+        variables = {
             name: (variable.shape, variable.attrs)
             for dataset in self._datasets
             for name, variable in dataset.variables.items()
         }
-        return len(found)
+        return len(variables)
 
     def close(self) -> None:
         for dataset in self._datasets:

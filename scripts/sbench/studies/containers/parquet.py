@@ -18,7 +18,7 @@ _CODECS = {"none": "none", "deflate": "gzip", "zstd": "zstd", "blosc": "lz4"}
 class Table(Container):
     """A table with a row group per chunk of times. A reader fetches whole row groups."""
 
-    needs = ("pyarrow", "s3fs")
+    needs = ("pyarrow", "obstore")
     converts = True
     openings = ("library",)
 

@@ -30,7 +30,7 @@ class References(ZarrContainer):
         """Initialize for the file or folder `name`."""
         self._name = name
         also = ("fastparquet",) if name == _PARQUET else ()
-        self.needs = ("virtualizarr", "zarr", "xarray", "fsspec", "s3fs", "kerchunk", *also)
+        self.needs = ("virtualizarr", "zarr", "obstore", "fsspec", "s3fs", "kerchunk", *also)
 
     def convert(self, target: Target) -> None:
         """Scan the source files and write the references to the store."""

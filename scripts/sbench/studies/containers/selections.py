@@ -20,7 +20,7 @@ Index = tuple[slice | list[int], slice, slice]
 
 @dataclass(frozen=True)
 class Grid:
-    """The shape of an array of three axes, and that of its chunks and shards.
+    """The shapes of an array with three axes, of its chunks and of its shards.
 
     Attributes:
         shape: times, rows and columns of the array.

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-# The level of `codec` and `container_chunks` that leaves the property of the source as it is, and that of factors
-# that are left to the library.
+# Levels that keep a property of the source, and that leave a setting to the library.
 SAME, UNSET = "same", "unset"
 
 

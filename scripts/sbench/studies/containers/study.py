@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sbench.design.checks import check_page_cache, check_requests, check_work
+from sbench.design.checks import check_page_cache, check_requests, check_settings, check_work
 from sbench.design.study import Study, check_distributions, list_mappings
 from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
@@ -61,7 +61,7 @@ class Containers(Study):
             "a table has no tree of metadata; set access to another level": (
                 cell.container == "parquet" and cell.access == selections.WALK
             ),
-            "workers are those of Dask, which xarray uses; set opening to xarray or open_mfdataset": (
+            "Dask has workers, and only xarray uses it; set opening to xarray or open_mfdataset": (
                 base == opening.LIBRARY and cell.workers != UNSET
             ),
             f"{files} files do not divide {grid.shape[0]} times evenly": grid.shape[0] % files,
@@ -70,7 +70,7 @@ class Containers(Study):
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
-        yield from check_distributions(levels, config, list_needs(cell), f"container {cell.container}")
+        yield from check_distributions(levels, config, list_needs(cell, store.files), f"container {cell.container}")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield options of an opening that exclude each other."""
@@ -111,29 +111,21 @@ class Containers(Study):
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return the mismatches between a record and its label (METHOD 3, 10, 11). Any mismatch fails the record."""
-        cell, effective = read_fields(Settings, settings).cell, record["effective"]
-        label = {"files": cell.files, **({"compression": cell.compression})}
-        wrong = [
-            f"{name} of the source is {manifest['layout'][name]}, not {level}"
-            for name, level in label.items()
-            if manifest["layout"][name] != level
-        ]
+        given = read_fields(Settings, settings)
+        cell, effective = given.cell, {**manifest["layout"], **record["effective"]}
         grid = plan_grid(cell)
-        expected = {"chunks": selections.format_sides(grid.chunks)}
-        expected["codec"] = cell.compression if cell.codec == SAME else cell.codec
-        if cell.container == "parquet":
-            expected["chunks"] = selections.format_sides((grid.chunks[0], *grid.shape[1:]))
-        if grid.shards:
-            expected["shards"] = selections.format_sides(grid.shards)
-        for name in ("concurrency", "threads"):
-            if getattr(cell, name) != UNSET:
-                expected[name] = int(getattr(cell, name))
-        wrong += [
-            f"{name} is {effective[name]}, not {level}"
-            for name, level in expected.items()
-            if name in effective and effective[name] != level
-        ]
-        return [*wrong, *check_requests(record, settings)]
+        rows = (grid.chunks[0], *grid.shape[1:])
+        label = {
+            "files": cell.files,
+            "compression": cell.compression,
+            "chunks": selections.format_sides(rows if cell.container == "parquet" else grid.chunks),
+            "codec": cell.compression if cell.codec == SAME else cell.codec,
+            "hdf5": given.library["hdf5"],
+        }
+        label |= {"shards": selections.format_sides(grid.shards)} if grid.shards else {}
+        limits = ("concurrency", "threads")
+        label |= {name: int(getattr(cell, name)) for name in limits if getattr(cell, name) != UNSET}
+        return [*check_settings(effective, label), *check_requests(record, settings)]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return the reasons why a measured record is invalid (METHOD 8, 9)."""

@@ -25,7 +25,7 @@ _CODECS = {"gzip": "deflate", "zlib": "deflate", "numcodecs.zlib": "deflate"}
 class ZarrContainer(Container):
     """Base class of the containers that zarr reads."""
 
-    needs = ("zarr", "xarray")
+    needs = ("zarr", "obstore")
     is_zarr = True
     zarr_format = 3
 
@@ -164,7 +164,7 @@ def _build_codec(target: Target) -> object:
 
 
 def _get_codec_name(codec: object) -> str:
-    # Codecs of Zarr 2 are those of numcodecs.
+    # numcodecs provides the codecs of Zarr 2.
     return codec.to_dict()["name"] if hasattr(codec, "to_dict") else codec.get_config()["id"]
 
 

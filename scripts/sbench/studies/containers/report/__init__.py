@@ -109,5 +109,5 @@ METHOD = (
     "includes opening. The source files are read as they are; their copies in the store are made before.",
     "Parts to read, and the order of random rows, depend on the seed alone: all records of an access read the same.",
     "Every value read is compared with the generated value, after the time.",
-    "Requests are those that the server counted from opening to the last value.",
+    "The server counts all requests from opening to the last value.",
 )

@@ -130,19 +130,19 @@ def compute_payoffs(run: Results) -> list[Payoff]:
 
 def describe_payoffs(run: Results) -> Iterator[str]:
     """Yield a sentence for each container and access whose conversion pays off, on after how many reads it does."""
-    for one in compute_payoffs(run):
+    for payoff in compute_payoffs(run):
         rest = [name for name in FACTORS if name not in ("container", "cache", "library")]
         telling = run.select_telling_factors(run.measured, ["access", *(name for name in rest if name != "access")])
-        fields = {"container": prose.capitalize_first(run.names.format_level("container", one.cell["container"]))}
-        fields |= {"access": run.names.format_row(one.cell, telling)}
+        fields = {"container": prose.capitalize_first(run.names.format_level("container", payoff.cell["container"]))}
+        fields |= {"access": run.names.format_row(payoff.cell, telling)}
         fields |= {"source": run.names.format_level("container", SOURCE)}
-        if math.isfinite(one.reads) and math.isfinite(one.high):
-            interval = words.fill("interval", low=_format_reads(one.low), high=_format_reads(one.high))
-            reads = prose.format_count(math.ceil(one.reads), "read")
-            times = {"cost": format_seconds(one.cost_s), "saved": format_seconds(one.saved_s)}
+        if math.isfinite(payoff.reads) and math.isfinite(payoff.high):
+            interval = words.fill("interval", low=_format_reads(payoff.low), high=_format_reads(payoff.high))
+            reads = prose.format_count(math.ceil(payoff.reads), "read")
+            times = {"cost": format_seconds(payoff.cost_s), "saved": format_seconds(payoff.saved_s)}
             yield words.fill("pays", reads=reads, interval=interval, **times, **fields)
-        elif math.isfinite(one.reads):
-            yield words.fill("pays perhaps", reads=_format_reads(one.reads), **fields)
+        elif math.isfinite(payoff.reads):
+            yield words.fill("pays perhaps", reads=_format_reads(payoff.reads), **fields)
 
 
 def build_requests_table(run: Results) -> Table:
@@ -183,7 +183,7 @@ def build_conversion_table(run: Results) -> Table:
 
 def build_payoff_table(run: Results) -> Table:
     """Build the table of reads after which each container pays off."""
-    payoffs = {one.cell["cell"]: one for one in compute_payoffs(run)}
+    payoffs = {payoff.cell["cell"]: payoff for payoff in compute_payoffs(run)}
     cells = run.measured[run.measured["cell"].isin(payoffs)]
     if cells.empty:
         return Table("payoff", "", pd.DataFrame())
@@ -219,8 +219,8 @@ def _format_reads(reads: float) -> str:
     return f"{math.ceil(reads):,}" if math.isfinite(reads) else "∞"
 
 
-def _format_payoff(one: Payoff) -> str:
-    if not math.isfinite(one.reads):
+def _format_payoff(payoff: Payoff) -> str:
+    if not math.isfinite(payoff.reads):
         return "never"
-    interval = "" if math.isnan(one.low) else f" [{_format_reads(one.low)}, {_format_reads(one.high)}]"
-    return _format_reads(one.reads) + interval
+    interval = "" if math.isnan(payoff.low) else f" [{_format_reads(payoff.low)}, {_format_reads(payoff.high)}]"
+    return _format_reads(payoff.reads) + interval
