@@ -97,7 +97,7 @@ class _Reading:
             expected, actual = zlib.crc32(wanted, expected), zlib.crc32(result.astype("f4", order="C"), actual)
         requested = selections.count_values(self._parts, shape) * selections.ITEM
         sample = {"total_s": self.seconds["total"], "open_s": self.seconds["open"]}
-        sample |= {"bytes": requested, "parts": len(self._parts), "forecast_requests": forecast, "worker-pid": os.getpid()}
+        sample |= {"bytes": requested, "parts": len(self._parts), "worker-pid": os.getpid()}
         return {
             "samples": [sample],
             "work": {

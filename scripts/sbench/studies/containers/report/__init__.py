@@ -88,7 +88,11 @@ REPORT = Report(
         Factor("workers", names={"unset": "no Dask workers"}),
         Factor("cache", place=True),
     ),
-    metrics=(Metric("total", "time to open and read"), Metric("open", "time to open")),
+    metrics=(
+        Metric("total", "time to open and read"),
+        Metric("open", "time to open"),
+        Metric("convert", "time of the conversion"),
+    ),
     values=(Value("total_s", "Time", "s", means="Lower is better."),),
     panels=("access", "store", "files", "shape", "cache"),
     effective=(

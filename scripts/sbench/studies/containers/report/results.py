@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from sbench.pages import cell_tables, headline, prose, results, run_files
-from sbench.pages.cell_tables import from_readers, from_readers_in_mib
+from sbench.pages.cell_tables import MIB, from_readers, from_readers_in_mib
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Sentence
 from sbench.pages.names import format_seconds
@@ -142,7 +142,8 @@ def describe_payoffs(run: Results) -> Iterator[str]:
             times = {"cost": format_seconds(payoff.cost_s), "saved": format_seconds(payoff.saved_s)}
             yield words.fill("pays", reads=reads, interval=interval, **times, **fields)
         elif math.isfinite(payoff.reads):
-            yield words.fill("pays perhaps", reads=_format_reads(payoff.reads), **fields)
+            reads = prose.format_count(math.ceil(payoff.reads), "read")
+            yield words.fill("pays perhaps", reads=reads, **fields)
 
 
 def build_requests_table(run: Results) -> Table:
@@ -157,7 +158,7 @@ def build_requests_table(run: Results) -> Table:
             over=lambda values, rows: values.notna() & (values != rows["requests"]),
             meaning=words.fill("forecast differs"),
         ),
-        Column("delivered / MiB", "mib_delivered", prose.format_number),
+        Column("delivered / MiB", _get_delivered_mib, prose.format_number),
         Column("read / MiB", from_readers_in_mib("work.logical_bytes"), prose.format_number),
         Column("time / s", "total_s", prose.format_number),
         Column("CPU / s", "cpu_s", prose.format_number),
@@ -205,6 +206,10 @@ def list_limits(run: Results) -> list[str]:
     if (run.measured["client"] == "default").all():
         lines.append(words.fill("usual client"))
     return lines
+
+
+def _get_delivered_mib(_: Results, cells: pd.DataFrame) -> pd.Series:
+    return cell_tables.get_numbers(cells, "bytes_delivered") / MIB
 
 
 def _sum_counts(requests: dict) -> int:

@@ -5,10 +5,10 @@ from sbench.pages.words import make_fill
 TEMPLATES = {
     "fewest": "Fewest requests: {cases}.",
     "fewest case": "{container} for {accesses} ({counts})",
-    "pays": "{container} pays off after {reads} of {access} ({interval}), compared with {source}: the conversion takes "
-    "{cost}, and a read saves {saved}.",
-    "pays perhaps": "{container} may pay off after {reads} or more of {access}, compared with {source}; the blocks do "
-    "not exclude that it never does.",
+    "pays": "{container}: the conversion pays off after {reads} of {access} ({interval}), compared with {source}. It "
+    "takes {cost}, and a read saves {saved}.",
+    "pays perhaps": "{container}: the conversion may pay off after {reads} of {access} or more, compared with {source}, "
+    "or never.",
     "interval": "95 % CI {low} to {high}",
     "table of requests": "Requests to open the container and to read; medians, which are exact if all repeats agree. "
     "Forecast: computed from the layout alone.",
