@@ -1,20 +1,24 @@
 """Containers: what an access reads, which cells are possible, and what a record of each container says."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cells import CONFIG, Place
 from conftest import find_containers_library
 
 from sbench.design import config as configuration
 from sbench.design import matrix, schema
+from sbench.pages.results import Results
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem
 from sbench.studies.containers import selections, values
 from sbench.studies.containers.base import load_containers, plan_grid
+from sbench.studies.containers.report import REPORT, results
 from sbench.studies.containers.settings import Levels
 from sbench.studies.containers.study import STUDY
 
@@ -197,6 +201,19 @@ def test_a_release_that_does_not_merge_requests_says_so(oldest):
     assert "zarr 3.1.6 does not merge requests; set coalescing to unset, or use zarr 3.3" in record["reasons"][0]
 
 
+@pytest.mark.parametrize("opening", ["library", "xarray", "open_mfdataset"])
+def test_more_files_than_a_process_may_open_are_reported(newest, opening):
+    many = {"files": 64, "shape": "64x8x8", "chunks": "1x8x8", "access": "all"}
+    here = newest(container="hdf5", store="disk", opening=opening, **many)
+    here.pretend("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))")
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert record["reasons"] == [
+        "studies.containers.measure ended with status 2: 64 files are too many for 64 open files (ulimit -n); raise the"
+        " limit, or use fewer files"
+    ]
+
+
 @pytest.mark.rule(9)
 def test_a_wrong_value_makes_a_record_invalid(newest):
     here = newest(container="zarr", access="map")
@@ -211,3 +228,43 @@ def test_a_wrong_value_makes_a_record_invalid(newest):
 
 def test_all_containers_are_levels_of_the_schema():
     assert list(load_containers()) == schema.get_factors("containers")["container"]["items"]["enum"]
+
+
+def build_results(container_s: list[float], convert_s: list[float]) -> Results:
+    """Return the results of two cells: reads of the source in 1 s, and of Zarr in `container_s` after a conversion."""
+    levels = dict.fromkeys(REPORT.names, "x") | {"access": "map"}
+    times = {"hdf5": [1.0] * len(container_s), "zarr": container_s}
+    same = {**levels, "control": "", "total_s": 1.0}
+    cells = pd.DataFrame([{**same, "cell": name, "container": name, "n": len(of)} for name, of in times.items()])
+    rows = [
+        {**same, "cell": name, "repeat": repeat, "valid": True, "container": name, "total_s": seconds}
+        for name, of in times.items()
+        for repeat, seconds in enumerate(of, 1)
+    ]
+    readers = [
+        {"cell": "zarr", "repeat": repeat, "conversion": {"convert_s": seconds}}
+        for repeat, seconds in enumerate(convert_s, 1)
+    ]
+    empty = pd.DataFrame()
+    return Results(empty, cells, empty, empty, {"readers": readers}, report=REPORT, records=pd.DataFrame(rows))
+
+
+def test_a_conversion_pays_off_after_its_time_divided_by_the_time_that_a_read_saves():
+    run = build_results([0.5, 0.6, 0.5, 0.5, 0.4, 0.5], [2.0] * 6)
+    [payoff] = results.compute_payoffs(run)
+    # 2 s divided by 0.5 s; the ends of the interval for six blocks are the extremes, 2 / 0.6 and 2 / 0.4.
+    assert (payoff.reads, payoff.low, payoff.high) == pytest.approx((4, 2 / 0.6, 5))
+    [line] = results.describe_payoffs(run)
+    assert "the conversion pays off after 4 reads of" in line
+    assert "(95 % CI 4 to 5)" in line
+
+
+def test_a_conversion_that_may_never_pay_off_has_no_upper_limit():
+    [payoff] = results.compute_payoffs(build_results([0.9, 0.8, 0.9, 1.1, 0.9, 0.9], [2.0] * 6))
+    assert math.isfinite(payoff.reads)
+    assert math.isinf(payoff.high)
+    [never] = results.compute_payoffs(build_results([1.1] * 6, [2.0] * 6))
+    assert math.isinf(never.reads)
+    assert list(results.describe_payoffs(build_results([1.1] * 6, [2.0] * 6))) == []
+    [few] = results.compute_payoffs(build_results([0.5] * 3, [2.0] * 3))
+    assert math.isnan(few.low)

@@ -6,8 +6,10 @@ for the protocol between the two.
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import os
+import resource
 import shutil
 import sys
 import time
@@ -19,7 +21,7 @@ from pathlib import Path
 from sbench.probe import page_cache, provenance, slowed
 from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
-from sbench.probe.program import run_main
+from sbench.probe.program import Problem, run_main
 from sbench.stores import store as stores
 from sbench.studies.containers import opening, selections, values, zarr_stores
 from sbench.studies.containers.base import Target, get_client, get_container, load_libraries, plan_grid
@@ -36,7 +38,7 @@ def measure_cell(step: Step) -> dict:
     """Measure a cell and return the part of its record that results from the measurement."""
     settings = read_fields(Settings, step.job["settings"])
     container = get_container(settings.cell.container)
-    with _make_target(step.job, settings) as target, contextlib.ExitStack() as stack:
+    with _make_target(step.job, settings) as target, _explain_open_files(target), contextlib.ExitStack() as stack:
         versions = load_libraries(settings.cell, target.is_local)
         conversion = _convert(step, target) if container.is_made else {}
         if container.is_zarr:
@@ -158,6 +160,22 @@ def _convert(step: Step, target: Target) -> dict:
     requests = step.close_window()
     objects, size = target.count_stored()
     return cost | {"requests": requests, "objects": objects, "bytes": size}
+
+
+@contextlib.contextmanager
+def _explain_open_files(target: Target) -> Iterator[None]:
+    """Raise a Problem with the remedy if more files are open in the `with` block than the process may open."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        text = os.strerror(errno.EMFILE)
+        if getattr(error, "errno", None) != errno.EMFILE and text not in str(error):
+            raise
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise Problem(
+            f"{target.cell.files} files are too many for {limit} open files (ulimit -n); raise the limit, or use fewer"
+            " files"
+        ) from error
 
 
 def _forget_clients() -> None:

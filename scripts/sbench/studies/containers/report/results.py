@@ -99,7 +99,7 @@ def compute_payoffs(run: Results) -> list[Payoff]:
     if readers.empty or "conversion.convert_s" not in readers:
         return []
     records = run.records[run.records["valid"]].merge(
-        readers[["cell", "repeat", "conversion.convert_s"]], on=["cell", "repeat"]
+        readers[["cell", "repeat", "conversion.convert_s"]], on=["cell", "repeat"], how="left"
     )
     alike = [name for name in FACTORS if name not in _OF_CONTAINER]
     payoffs = []
@@ -111,6 +111,8 @@ def compute_payoffs(run: Results) -> list[Payoff]:
             continue
         of_source = records[records["cell"] == source.iloc[0]["cell"]].set_index("repeat")["total_s"]
         saved = (of_source - blocks["total_s"]).dropna()
+        if saved.empty:
+            continue
         cost = blocks["conversion.convert_s"].loc[saved.index]
         # The saving per second of conversion, whose median inverts to the number of reads, even where it is negative.
         share = stats.estimate_median(saved / cost)
@@ -158,6 +160,7 @@ def build_requests_table(run: Results) -> Table:
             over=lambda values, rows: values.notna() & (values != rows["requests"]),
             meaning=words.fill("forecast differs"),
         ),
+        Column("requests per call", _compute_requests_per_call, prose.format_number),
         Column("delivered / MiB", _get_delivered_mib, prose.format_number),
         Column("read / MiB", from_readers_in_mib("work.logical_bytes"), prose.format_number),
         Column("time / s", "total_s", prose.format_number),
@@ -206,6 +209,11 @@ def list_limits(run: Results) -> list[str]:
     if (run.measured["client"] == "default").all():
         lines.append(words.fill("usual client"))
     return lines
+
+
+def _compute_requests_per_call(_: Results, cells: pd.DataFrame) -> pd.Series:
+    calls = cell_tables.get_numbers(cells, "tasks")
+    return (cell_tables.get_numbers(cells, "requests") / calls).where(calls > 1)
 
 
 def _get_delivered_mib(_: Results, cells: pd.DataFrame) -> pd.Series:

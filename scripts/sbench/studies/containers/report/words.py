@@ -7,8 +7,8 @@ TEMPLATES = {
     "fewest case": "{container} for {accesses} ({counts})",
     "pays": "{container}: the conversion pays off after {reads} of {access} ({interval}), compared with {source}. It "
     "takes {cost}, and a read saves {saved}.",
-    "pays perhaps": "{container}: the conversion may pay off after {reads} of {access} or more, compared with {source}, "
-    "or never.",
+    "pays perhaps": "{container}: the conversion may pay off after {reads} of {access} or more, or never, compared "
+    "with {source}.",
     "interval": "95 % CI {low} to {high}",
     "table of requests": "Requests to open the container and to read; medians, which are exact if all repeats agree. "
     "Forecast: computed from the layout alone.",
