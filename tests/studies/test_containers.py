@@ -159,6 +159,7 @@ def test_requests_of_each_access_are_forecast_and_every_value_is_verified(newest
     [
         {"container": "hdf5", "client": "ros3"},
         {"container": "hdf5", "client": "s3fs", "read_cache": "blockcache-64KiB"},
+        {"container": "hdf5", "read_cache": "none", "access": "rows-6"},
         {"container": "hdf5", "opening": "open_mfdataset+minimal+override+joined+parallel", "workers": "threads-2"},
         {"container": "hdf5-repacked", "codec": "blosc", "container_chunks": "8x20x24"},
         {"container": "kerchunk-parquet", "access": "box"},
@@ -178,6 +179,8 @@ def test_each_level_is_in_force(newest, levels):
     record = here.measure()
     assert (record["status"], record["reasons"]) == ("done", [])
     grid, effective = plan_grid(read_fields(Levels, here.cell.levels)), record["effective"]
+    if levels["container"] == "hdf5" and "opening" not in levels:
+        assert count(record) == record["work"]["forecast_requests"]
     if levels["container"] != "parquet":
         assert effective["chunks"] == selections.format_sides(grid.chunks)
     assert effective["codec"] == levels.get("codec", "deflate")

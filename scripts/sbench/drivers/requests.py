@@ -80,9 +80,9 @@ def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int,
         from fsspec import caching
 
         kind, _, block = (_READAHEAD if read_cache == DEFAULT else read_cache).partition("-")
-        cache = caching.caches[kind](
-            sizes.parse_size(block), lambda *ends: _record_request(requests, *ends, size), size
-        )
+        # The cache "none" has no blocks.
+        held = sizes.parse_size(block) if block else 0
+        cache = caching.caches[kind](held, lambda *ends: _record_request(requests, *ends, size), size)
         for offset, length in reads_of:
             cache._fetch(offset, min(offset + length, size))
     else:
