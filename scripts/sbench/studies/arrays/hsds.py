@@ -12,8 +12,9 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from sbench.probe.program import Problem
+from sbench.stores import objects
 from sbench.stores import store as stores
-from sbench.studies.arrays import backends, stored_objects
+from sbench.studies.arrays import backends
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
 from sbench.studies.arrays.zarr import sync_files
@@ -120,8 +121,8 @@ class Hsds(backends.Backend):
                 rest.send_request("PUT", "/", {"flush": 1, "rescan": 1})
                 facts = rest.fetch_json(rest.dataset, verbose=1)
                 return facts["num_chunks"], facts["allocated_size"]
-            return stored_objects.count_objects(
-                stored_objects.open_store(_get_service_place(target), target.store), rest.fetch_key_prefix()
+            return objects.count_objects(
+                objects.open_store(_get_service_place(target), target.store), rest.fetch_key_prefix()
             )
 
     def remove_array(self, target: Target) -> None:
@@ -134,12 +135,12 @@ class Hsds(backends.Backend):
                 rest.send_request("DELETE", "/", {})
             return
         store, domain = (
-            stored_objects.open_store(_get_service_place(target), target.store),
+            objects.open_store(_get_service_place(target), target.store),
             target.place["domain"].strip("/"),
         )
-        if about := stored_objects.read_object(store, f"{domain}/.domain.json"):
-            stored_objects.remove_objects(store, _build_key_prefix(json.loads(about)["root"]))
-        stored_objects.remove_objects(store, domain)
+        if about := objects.read_object(store, f"{domain}/.domain.json"):
+            objects.remove_objects(store, _build_key_prefix(json.loads(about)["root"]))
+        objects.remove_objects(store, domain)
 
 
 class Rest:

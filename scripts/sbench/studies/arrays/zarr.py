@@ -12,7 +12,8 @@ from zarr.codecs import GzipCodec
 from zarr.storage import ObjectStore
 
 from sbench.probe.program import sync_path
-from sbench.studies.arrays import backends, stored_objects
+from sbench.stores import objects
+from sbench.studies.arrays import backends
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
 
@@ -55,11 +56,11 @@ class Zarr(backends.Backend):
 
     def count_stored(self, target: Target) -> tuple[int, int]:
         """Return the number of objects, including the array's metadata, and their total size in bytes."""
-        return stored_objects.count_objects(stored_objects.open_store(target.place, target.store))
+        return objects.count_objects(objects.open_store(target.place, target.store))
 
     def remove_array(self, target: Target) -> None:
         """Remove all objects of the array."""
-        stored_objects.remove_objects(stored_objects.open_store(target.place, target.store))
+        objects.remove_objects(objects.open_store(target.place, target.store))
 
 
 def sync_files(target: Target) -> None:
@@ -82,7 +83,7 @@ def _create_array(target: Target) -> zarr.Array:
 
 
 def _open_store(target: Target) -> ObjectStore:
-    return ObjectStore(stored_objects.open_store(target.place, target.store))
+    return ObjectStore(objects.open_store(target.place, target.store))
 
 
 def _set_in_flight(target: Target) -> contextlib.AbstractContextManager:

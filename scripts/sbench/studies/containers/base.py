@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from sbench import drivers
 from sbench.probe.program import sync_path
-from sbench.stores import store as stores
 from sbench.studies.containers import netcdf
 from sbench.studies.containers.selections import Grid, Index, parse_sides
-from sbench.studies.containers.settings import SAME, UNSET, Levels, Settings
+from sbench.studies.containers.settings import SAME, Levels, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,11 +75,6 @@ class Target:
         """Whether the store is a folder."""
         return "folder" in self.place
 
-    @property
-    def seed(self) -> int:
-        """The seed of the values."""
-        return self.settings.data.seed
-
     def list_files(self) -> list[tuple[str, slice]]:
         """Return the name and the times of each source file."""
         return list(netcdf.list_files(self.grid.shape[0], int(self.cell.files)))
@@ -93,17 +87,11 @@ class Target:
         """Return the settings with which a driver opens HDF5 files."""
         return drivers.Access(driver, drivers.UNSET, self.settings.rdcc_nbytes, self.settings.store, read_cache)
 
-    def count_variables(self) -> int:
-        """Return the number of variables of the source: the array and its coordinates."""
-        return 1 + len(netcdf.AXES)
-
     def open_objects(self) -> "obstore.store.ObjectStore":
         """Open the place of the converted container with obstore."""
-        from obstore.store import LocalStore
+        from sbench.stores import objects
 
-        if self.is_local:
-            return LocalStore(self.place["folder"], mkdir=True)
-        return stores.get_store(self.settings.store).open_objects(self.place["prefix"])
+        return objects.open_store(self.place, self.settings.store)
 
     def list_converted(self) -> list[str]:
         """Return the path or URL of each file of a container that has as many files as the source."""
@@ -149,21 +137,6 @@ class Target:
         for folder, _, names in os.walk(self.place.get("folder", "")):
             for name in (*names, "."):
                 sync_path(Path(folder, name))
-
-    def count_stored(self) -> tuple[int, int]:
-        """Return the number of objects or files of the converted container, and their total size in bytes."""
-        import obstore
-
-        sizes = [entry["size"] for entries in obstore.list(self.open_objects()) for entry in entries]
-        return len(sizes), sum(sizes)
-
-    def remove(self) -> None:
-        """Remove all objects of the converted container."""
-        import obstore
-
-        objects = self.open_objects()
-        for entries in obstore.list(objects):
-            obstore.delete(objects, [entry["path"] for entry in entries])
 
 
 class Container(ABC):
@@ -255,11 +228,6 @@ def plan_grid(cell: Levels) -> Grid:
         else ()
     )
     return Grid(shape, chunks, shards)
-
-
-def parse_limit(level: str) -> int | None:
-    """Convert a level such as "4" to a number; "unset" to None."""
-    return None if level == UNSET else int(level)
 
 
 @functools.cache

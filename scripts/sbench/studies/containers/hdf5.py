@@ -64,6 +64,7 @@ class Files(Container):
         access = build_reading_access(target)
         with contextlib.closing(drivers.get_driver(access.driver).open(self.list_addresses(target)[0], access)) as file:
             settings = file.read_settings()
+        settings["client"] = settings["driver"]
         files = self.list_local_files(target)
         return settings | (_read_dataset_layout(files[0]) if files else {})
 
@@ -83,6 +84,7 @@ class Files(Container):
 class Repacked(Files):
     """The files repacked: with pages, which keep all metadata together, and other chunks or another codec."""
 
+    needs = ("obstore",)
     is_made = converts = True
 
     def list_addresses(self, target: Target) -> list[str]:

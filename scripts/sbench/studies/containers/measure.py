@@ -23,8 +23,8 @@ from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, run_main
 from sbench.stores import store as stores
-from sbench.studies.containers import opening, selections, values, zarr_stores
-from sbench.studies.containers.base import Target, get_client, get_container, load_libraries, plan_grid
+from sbench.studies.containers import netcdf, opening, selections, values, zarr_stores
+from sbench.studies.containers.base import Target, get_container, load_libraries, plan_grid
 from sbench.studies.containers.settings import Settings
 
 
@@ -59,8 +59,8 @@ def measure_cell(step: Step) -> dict:
         return {
             **reading.build_record(forecast),
             "conversion": conversion,
-            "seconds": reading.seconds | _select_seconds(conversion),
-            "effective": versions | layout | {"client": "local" if target.is_local else get_client(settings.cell)},
+            "seconds": reading.seconds | ({"convert": conversion["convert_s"]} if conversion else {}),
+            "effective": versions | layout,
             "verified": "after the read",
             "cache": state | elsewhere,
             # List all modules, so that the source is the same for all containers, whichever a process has imported.
@@ -95,7 +95,7 @@ class _Reading:
         target, shape = self._target, self._target.grid.shape
         expected, actual = 0, 0
         for index, result in zip(self._parts, self._results, strict=True):
-            wanted = values.make_values(shape, index, target.seed)
+            wanted = values.make_values(shape, index, target.settings.data.seed)
             expected, actual = zlib.crc32(wanted, expected), zlib.crc32(result.astype("f4", order="C"), actual)
         requested = selections.count_values(self._parts, shape) * selections.ITEM
         sample = {"total_s": self.seconds["total"], "open_s": self.seconds["open"]}
@@ -105,7 +105,7 @@ class _Reading:
             "work": {
                 "tasks_asked": len(self._parts),
                 "tasks_done": len(self._results),
-                "datasets_asked": 0 if self._parts else target.count_variables(),
+                "datasets_asked": 0 if self._parts else 1 + len(netcdf.AXES),
                 "datasets": self.variables,
                 "logical_bytes_asked": requested,
                 "logical_bytes": sum(result.nbytes for result in self._results),
@@ -132,14 +132,19 @@ def _make_target(job: dict, settings: Settings) -> Iterator[Target]:
     temporary.mkdir(parents=True, exist_ok=True)
     files = tuple(map(Path, job["local_files"]))
     target = Target(settings, location, place, files, temporary, plan_grid(settings.cell))
+    if not get_container(settings.cell.container).is_made:
+        yield target
+        return
+    # Imported here, because a library that only reads HDF5 needs no obstore.
+    from sbench.stores import objects
+
     try:
-        if not target.is_local:
-            # Objects left over from an earlier attempt that was killed.
-            target.remove()
+        # Objects may be left over from an earlier attempt that was killed.
+        objects.remove_objects(target.open_objects())
         yield target
     finally:
         with contextlib.suppress(Exception):
-            target.remove()
+            objects.remove_objects(target.open_objects())
         shutil.rmtree(place.get("folder", temporary), ignore_errors=True)
 
 
@@ -149,6 +154,8 @@ def _convert(step: Step, target: Target) -> dict:
     Returns:
         {"convert_s", "cpu_s", "requests": by HTTP method, "objects", "bytes": size of the container}.
     """
+    from sbench.stores import objects
+
     step.open_window(sets_cache=True)
     cpu, began = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
@@ -158,8 +165,8 @@ def _convert(step: Step, target: Target) -> dict:
     target.sync()
     cost = {"convert_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
     requests = step.close_window()
-    objects, size = target.count_stored()
-    return cost | {"requests": requests, "objects": objects, "bytes": size}
+    count, size = objects.count_objects(target.open_objects())
+    return cost | {"requests": requests, "objects": count, "bytes": size}
 
 
 @contextlib.contextmanager
@@ -182,10 +189,6 @@ def _forget_clients() -> None:
     """Let s3fs create a client anew, as the other clients do, so that no read uses the conversion's connections."""
     if "s3fs" in sys.modules:
         sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
-
-
-def _select_seconds(conversion: dict) -> dict:
-    return {"convert": conversion["convert_s"]} if conversion else {}
 
 
 def _list_files(job: dict, target: Target) -> list[Path]:

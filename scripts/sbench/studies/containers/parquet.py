@@ -52,8 +52,8 @@ class Table(Container):
         group = opened.file.metadata.row_group(0)
         codecs = {one.lower(): name for name, one in _CODECS.items()} | {"uncompressed": "none", "lz4_raw": "blosc"}
         opened.close()
-        codec = codecs[group.column(1).compression.lower()]
-        return {"chunks": format_sides((group.num_rows, *target.grid.shape[1:])), "codec": codec}
+        held = {"codec": codecs[group.column(1).compression.lower()], "client": opened.client}
+        return held | {"chunks": format_sides((group.num_rows, *target.grid.shape[1:]))}
 
 
 class _Opened:
@@ -66,6 +66,10 @@ class _Opened:
         access, url = target.build_access("s3fs"), target.build_url(_FILE)
         self._source = None if target.is_local else build_filesystem(access).open(url.removeprefix("s3://"), "rb")
         self.file = parquet.ParquetFile(self._source or url, pre_buffer=True)
+
+    @property
+    def client(self) -> str:
+        return type(self._source).__module__.partition(".")[0] if self._source else "local"
 
     def read(self, index: Index) -> "np.ndarray":
         import numpy as np

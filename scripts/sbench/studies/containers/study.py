@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from sbench import drivers
 from sbench.design.checks import check_page_cache, check_requests, check_settings, check_work
 from sbench.design.study import Study, check_distributions, list_mappings
+from sbench.probe import sizes
 from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
 from sbench.stores import store as stores
@@ -123,6 +125,14 @@ class Containers(Study):
             "hdf5": given.library["hdf5"],
         }
         label |= {"shards": selections.format_sides(grid.shards)} if grid.shards else {}
+        if not stores.get_store(given.store).files:
+            label["client"] = get_client(cell)
+        if cell.read_cache != DEFAULT:
+            kind, _, size = cell.read_cache.partition("-")
+            label["read_cache"] = drivers.format_read_cache(kind, sizes.parse_size(size)) if size else kind
+        if cell.coalescing != UNSET:
+            gap, largest = map(sizes.parse_size, cell.coalescing.split("-"))
+            label |= {"coalescing_gap_bytes": gap, "coalescing_max_bytes": largest}
         limits = ("concurrency", "threads")
         label |= {name: int(getattr(cell, name)) for name in limits if getattr(cell, name) != UNSET}
         return [*check_settings(effective, label), *check_requests(record, settings)]

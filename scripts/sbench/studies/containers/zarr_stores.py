@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sbench.drivers import file_objects
 from sbench.probe import sizes
 from sbench.probe.program import Problem
-from sbench.studies.containers.base import Container, Target, get_client, parse_limit
+from sbench.studies.containers.base import Container, Target, get_client
 from sbench.studies.containers.netcdf import ATTRIBUTES, AXES, LEVEL, NAME
 from sbench.studies.containers.selections import Index, format_sides
 from sbench.studies.containers.settings import SAME, UNSET
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _GAP, _MAXIMUM = "array.sharding_coalesce_max_gap_bytes", "array.sharding_coalesce_max_bytes"
 # Zarr's names of the codecs, and the settings that the study writes with.
 _CODECS = {"gzip": "deflate", "zlib": "deflate", "numcodecs.zlib": "deflate"}
+# The client of each class of stores.
+_CLIENTS = {"FsspecStore": "s3fs", "ObjectStore": "obstore", "IcechunkStore": "icechunk", "LocalStore": "local"}
 
 
 class ZarrContainer(Container):
@@ -45,9 +47,11 @@ class ZarrContainer(Container):
         """Read back chunks, shards and codec, and the settings of zarr in force."""
         import zarr
 
-        array = zarr.open_group(self.open_store(target), mode="r")[NAME]
+        store = self.open_store(target)
+        array = zarr.open_group(store, mode="r")[NAME]
         codecs = [_CODECS.get(name, name) for name in map(_get_codec_name, (*array.filters, *array.compressors))]
         held = {"chunks": format_sides(array.chunks), "codec": ", ".join(codecs) or "none"}
+        held["client"] = _CLIENTS[type(store).__name__]
         held |= {"shards": format_sides(array.shards)} if array.shards else {}
         return held | {
             "concurrency": zarr.config.get("async.concurrency"),
@@ -138,10 +142,8 @@ def set_options(target: Target) -> Iterator[None]:
     import zarr
 
     cell, options = target.cell, {}
-    if (concurrency := parse_limit(cell.concurrency)) is not None:
-        options["async.concurrency"] = concurrency
-    if (threads := parse_limit(cell.threads)) is not None:
-        options["threading.max_workers"] = threads
+    for level, name in ((cell.concurrency, "async.concurrency"), (cell.threads, "threading.max_workers")):
+        options |= {} if level == UNSET else {name: int(level)}
     if cell.coalescing != UNSET:
         if zarr.config.get(_GAP, None) is None:
             raise Problem(f"zarr {zarr.__version__} does not merge requests; set coalescing to unset, or use zarr 3.3")

@@ -1,4 +1,4 @@
-"""Access objects in an object store or files in a directory through obstore, for Zarr chunks and HSDS objects."""
+"""Access objects in an object store, or files in a directory, through obstore."""
 
 from collections.abc import Mapping
 
