@@ -18,6 +18,7 @@ CONTAINERS = {
 }
 _FIXED = {"map": "a map", "series": "a time series", "box": "a box", "all": "all values", "walk": "the metadata walk"}
 OPENINGS = {"library": "the library of the format", "xarray": "xarray", "open_mfdataset": "open_mfdataset"}
+_SHARDED = {"container": ("zarr-shards",)}
 _OF_ZARR = {"container": ("zarr", "zarr-shards", "icechunk", "icechunk-virtual", "kerchunk-json", "kerchunk-parquet")}
 
 
@@ -60,7 +61,7 @@ REPORT = Report(
             names={"same": "the chunks of the source"},
             known_as=_format_sides,
         ),
-        Factor("shard_chunks", subject="shards of {} chunks", known_as=_format_sides, plural=True),
+        Factor("shard_chunks", subject="shards of {} chunks", known_as=_format_sides, plural=True, only=_SHARDED),
         Factor("codec", names={"same": "the codec of the source", "none": "no codec"}),
         Factor("client", names={"default": "the usual client"}),
         Factor("read_cache", names={"default": "the default read cache", "none": "no read cache"}),
@@ -83,7 +84,7 @@ REPORT = Report(
             "coalescing",
             subject="merging up to {}",
             names={"unset": "the default merging"},
-            only={"container": ("zarr-shards",)},
+            only=_SHARDED,
         ),
         Factor("workers", names={"unset": "no Dask workers"}),
         Factor("cache", place=True),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from sbench.pages import cell_tables, headline, prose, results, run_files
-from sbench.pages.cell_tables import MIB, from_readers, from_readers_in_mib
+from sbench.pages.cell_tables import MIB, WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Sentence
 from sbench.pages.names import format_seconds
@@ -152,11 +152,11 @@ def build_requests_table(run: Results) -> Table:
     """Build the table of requests and bytes of a read, beside their forecast."""
     forecast = from_readers("work.forecast_requests", "median")
     columns = [
-        Column("requests", "requests", prose.format_number),
+        Column("requests", "requests", WHOLE),
         Column(
             "forecast",
             forecast,
-            prose.format_number,
+            WHOLE,
             over=lambda values, rows: values.notna() & (values != rows["requests"]),
             meaning=words.fill("forecast differs"),
         ),
@@ -174,8 +174,8 @@ def build_conversion_table(run: Results) -> Table:
     columns = [
         Column("time / s", from_readers("conversion.convert_s", "median"), prose.format_number),
         Column("CPU / s", from_readers("conversion.cpu_s", "median"), prose.format_number),
-        Column("requests", from_readers("conversion.requests", "median", _sum_counts), prose.format_number),
-        Column("objects", from_readers("conversion.objects", "median"), prose.format_number),
+        Column("requests", from_readers("conversion.requests", "median", _sum_counts), WHOLE),
+        Column("objects", from_readers("conversion.objects", "median"), WHOLE),
         Column("container / MiB", from_readers_in_mib("conversion.bytes"), prose.format_number),
     ]
     made = run.measured[run.measured["container"] != SOURCE]
