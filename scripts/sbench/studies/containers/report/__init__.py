@@ -2,6 +2,7 @@
 
 from sbench.pages.cell_tables import from_readers, from_readers_in_mib
 from sbench.pages.declaration import Column, Factor, Metric, Report, Value
+from sbench.pages.names import format_size
 from sbench.pages.prose import format_number
 
 SOURCE = "hdf5"
@@ -36,6 +37,13 @@ def _format_sides(level: str, _facts: dict) -> str:
     return " × ".join(f"{int(side):,}" for side in level.split("x")) if level[:1].isdigit() else level
 
 
+def _format_read_cache(level: str, _facts: dict) -> str:
+    """Format a read cache such as "blockcache-64KiB" as "a blockcache of 64 KiB"."""
+    kind, _, size = level.partition("-")
+    named = {"default": "the default read cache", "none": "no read cache"}
+    return named.get(kind, f"a {kind} of {format_size(size)}")
+
+
 def _format_opening(level: str, _facts: dict) -> str:
     """Format an opening such as "open_mfdataset+minimal" as "open_mfdataset (minimal)"."""
     base, *names = level.split("+")
@@ -64,7 +72,7 @@ REPORT = Report(
         Factor("shard_chunks", subject="shards of {} chunks", known_as=_format_sides, plural=True, only=_SHARDED),
         Factor("codec", names={"same": "the codec of the source", "none": "no codec"}),
         Factor("client", names={"default": "the usual client"}),
-        Factor("read_cache", names={"default": "the default read cache", "none": "no read cache"}),
+        Factor("read_cache", known_as=_format_read_cache),
         Factor("opening", known_as=_format_opening, within="through {}"),
         Factor(
             "concurrency",

@@ -15,6 +15,7 @@ from sbench.pages.names import format_seconds
 from sbench.pages.page import Table
 from sbench.pages.results import Results
 from sbench.pages.run_files import read_facts
+from sbench.pages.sentences import name_sides
 from sbench.studies.containers.report import REPORT, SOURCE, words
 from sbench.verdicts import stats
 
@@ -24,6 +25,8 @@ NEEDED = ("cell", "repeat", "total_s", *FACTORS)
 _OF_CONTAINER = ("container", "container_chunks", "shard_chunks", "codec", "concurrency", "threads", "coalescing")
 # Factors of a read, which do not affect the conversion.
 _OF_READ = ("access", "cache", "opening", "client", "concurrency", "threads", "coalescing", "workers", "read_cache")
+# Maximum number of sentences on requests.
+_MOST = 5
 
 
 class Payoff(NamedTuple):
@@ -91,6 +94,28 @@ def _describe_fewest(run: Results) -> Iterator[Sentence]:
         for container, counts in best.items()
     ]
     yield words.fill("fewest", cases="; ".join(cases)), ()
+
+
+def describe_requests(run: Results) -> Iterator[Sentence]:
+    """Yield a sentence for each pair of levels whose requests differ, with the largest differences first."""
+    counts = run.cells.set_index("cell")["requests"] if "requests" in run.cells else pd.Series(dtype=float)
+    rows = run.get_comparisons()
+    rows = rows.assign(new=rows["contender_cell"].map(counts), old=rows["baseline_cell"].map(counts))
+    rows = rows.assign(size=(rows["new"] / rows["old"]).map(lambda ratio: max(ratio, 1 / ratio)))
+    rows = rows[rows["size"] > 1].sort_values("size", ascending=False, kind="stable")
+    for row in rows.drop_duplicates(["factor", "baseline", "contender"]).head(_MOST).to_dict("records"):
+        new, old = name_sides(row, run)
+        fields = {
+            "new": prose.capitalize_first(new),
+            "old": old,
+            "access": run.names.format_level("access", row["access"]),
+        }
+        yield (
+            words.fill(
+                "requests", many=prose.format_count(int(row["new"]), "request"), few=f"{row['old']:,.0f}", **fields
+            ),
+            (),
+        )
 
 
 def compute_payoffs(run: Results) -> list[Payoff]:

@@ -5,6 +5,7 @@ from sbench.pages.words import make_fill
 TEMPLATES = {
     "fewest": "Fewest requests: {cases}.",
     "fewest case": "{container} for {accesses} ({counts})",
+    "requests": "{new} sent {many}, {old} {few}, for {access}.",
     "pays": "{container}: the conversion pays off after {reads} of {access} ({interval}), compared with {source}. It "
     "takes {cost}, and a read saves {saved}.",
     "pays perhaps": "{container}: the conversion may pay off after {reads} of {access} or more, or never, compared "
