@@ -241,6 +241,11 @@ def test_many_small_chunks_and_many_arrays_are_named(tmp_path: Path):
         ({"node_type": "array"}, "zarr.json cannot be read as Zarr 3 metadata: 'chunk_grid' is missing; write"),
         (NODE | {"chunk_grid": {"name": "rectilinear"}}, "the grid of chunks rectilinear is not supported"),
         (NODE | {"codecs": [{}]}, "Zarr 3 metadata: 'name' is missing"),
+        (NODE | {"shape": [10]}, r"Zarr 3 metadata: chunks \(5, 4\) do not fit the shape \(10,\); write"),
+        (
+            SHARDED | {"chunk_grid": NODE["chunk_grid"] | {"configuration": {"chunk_shape": [10, 6]}}},
+            r"chunks \(5, 4\) in shards \(10, 6\) do not fit",
+        ),
     ],
 )
 def test_metadata_that_cannot_be_read_are_one_line(tmp_path: Path, node: object, line: str):
@@ -249,7 +254,11 @@ def test_metadata_that_cannot_be_read_are_one_line(tmp_path: Path, node: object,
 
 
 def test_metadata_that_are_not_of_zarr_2_are_one_line(tmp_path: Path):
-    for node, line in (({"shape": [1]}, "Zarr 2 metadata: 'dtype' is missing"), (ZARRAY | {"dtype": "nope"}, "nope")):
+    for node, line in (
+        ({"shape": [1]}, "Zarr 2 metadata: 'dtype' is missing"),
+        (ZARRAY | {"dtype": "nope"}, "nope"),
+        (ZARRAY | {"chunks": [5, 0]}, r"\(5, 0\) do not fit"),
+    ):
         with pytest.raises(Problem, match=line):
             read_store(write_store(tmp_path / "g", {}, **{".zarray": node}))
     (tmp_path / "h/snapshots").mkdir(parents=True)
@@ -438,3 +447,28 @@ def test_an_icechunk_repository_is_listed(tmp_path: Path, readers: tuple[str, bo
     assert "configuration requests objects in parts" not in done.stdout
     of_disk = look_with(python, folder / "icechunk-of-disk").stdout
     assert ("configuration requests objects in parts of 4 KiB, up to 5 for each" in of_disk) == is_new
+
+
+MANY = """
+import sys
+import icechunk, numpy, zarr
+repository = icechunk.Repository.create(icechunk.local_filesystem_storage(sys.argv[1]))
+session = repository.writable_session("main")
+group = zarr.group(store=session.store)
+group.create_array("a", shape=(20_001,), dtype="f8", chunks=(1,), compressors=None)
+specs = [icechunk.VirtualChunkSpec(index=[i], location="s3://b/x", offset=i, length=8) for i in range(20_001)]
+session.store.set_virtual_refs("a", specs, validate_containers=False)
+group.create_array("b", shape=(100,), dtype="f8", chunks=(100,))[:] = numpy.ones(100)
+session.commit("write")
+"""
+
+
+@pytest.mark.late
+def test_chunks_of_large_icechunk_arrays_are_not_looked_up_one_by_one(tmp_path: Path, readers: tuple[str, bool]):
+    subprocess.run([readers[0], "-c", MANY, tmp_path / "many"], check=True)
+    done = look_with(readers[0], tmp_path / "many", "--access", "[0:3000]", "--datasets", "/a")
+    assert done.returncode == 0, done.stderr
+    assert "; chunks: 1 inline, 20,001 not examined; " in done.stdout
+    assert "  /a (20001,) float64: 20,001 chunks (1,); bytes\n" in done.stdout
+    assert "[0:3000] of /a: 3,000 GETs of chunks, about 23.44 KiB for 23.44 KiB in memory." in done.stdout
+    assert "Of arrays with many chunks (20,001), no sizes were read" in done.stdout

@@ -1,11 +1,14 @@
 """Read the arrays of Icechunk repositories, and where their chunks are, with the package icechunk."""
 
 import asyncio
+import atexit
+import functools
 import importlib.util
 import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +31,7 @@ _MAGIC = "ICE🧊CHUNK".encode()
 # Number of chunks that are looked up one by one, which takes about 0.15 ms each.
 _MOST_CHUNKS = 20_000
 _OUTDATED = "please upgrade the icechunk library"
+_RELEASED_S = 0.1
 _NOT_EXAMINED = "not examined"
 # icechunk requests larger objects in parts of equal size, unless the repository's configuration has other limits
 # (storage.concurrency): ideal_concurrent_request_size in bytes, and max_concurrent_requests_for_object.
@@ -70,6 +74,7 @@ def read_repository(where: str, spec: dict | None = None) -> ZarrStore:
     import icechunk
 
     icechunk.set_logs_filter("error")
+    _delay_exit()
     try:
         if not spec:
             return _read_store(where, icechunk.local_filesystem_storage(os.path.abspath(where)))
@@ -77,6 +82,15 @@ def read_repository(where: str, spec: dict | None = None) -> ZarrStore:
     # Classes of errors differ between versions of icechunk. Those of missing arrays are of Zarr.
     except (icechunk.IcechunkError, ValueError, OSError, KeyError) as error:
         raise Problem(f"{where} cannot be read as an Icechunk repository: {_describe_error(error)}") from error
+
+
+@functools.cache
+def _delay_exit() -> None:
+    """Let threads of icechunk release their Python objects before the interpreter ends, which they may abort else.
+
+    See "Do we need some kind of shutdown method?" in the issues of pyo3-async-runtimes.
+    """
+    atexit.register(time.sleep, _RELEASED_S)
 
 
 def _describe_error(error: Exception) -> str:
@@ -116,8 +130,8 @@ def _read_store(where: str, storage: "icechunk.Storage") -> ZarrStore:
     snapshot = repository.inspect_snapshot(session.snapshot_id)
     snapshot = snapshot if isinstance(snapshot, dict) else json.loads(snapshot)
     split = _read_split(icechunk.Repository.fetch_config(storage))
-    arrays, kinds = asyncio.run(_read_arrays(where, session, snapshot["nodes"], split))
     files = sorted(set(session.all_virtual_chunk_locations()))
+    arrays, kinds = asyncio.run(_read_arrays(where, session, snapshot["nodes"], split))
     origin = [f"branch {_BRANCH}, snapshot {session.snapshot_id}", *_describe_kinds(kinds)]
     manifests = snapshot["manifests"]
     total = sum(manifest["size_bytes"] for manifest in manifests)
@@ -130,8 +144,8 @@ def _read_store(where: str, storage: "icechunk.Storage") -> ZarrStore:
 def _list_advice(kinds: Counter, split: tuple[int, int]) -> Iterator[str]:
     if kinds[_NOT_EXAMINED]:
         yield (
-            f"More than {_MOST_CHUNKS:,} chunks: not all were looked up, so that GETs include chunks that are not"
-            " written or inlined, and not the parts of large ones."
+            f"Of arrays with many chunks ({kinds[_NOT_EXAMINED]:,}), no sizes were read: their GETs include those of"
+            " chunks that are inlined or not written, and count large chunks once."
         )
     if split[0] < _SPLIT[0]:
         yield (
@@ -144,8 +158,8 @@ def _list_advice(kinds: Counter, split: tuple[int, int]) -> Iterator[str]:
 
 
 def _describe_kinds(kinds: Counter) -> Iterator[str]:
-    if kinds:
-        yield "chunks: " + ", ".join(f"{number:,} {name}" for name, number in sorted(kinds.items()))
+    if kinds.total():
+        yield "chunks: " + ", ".join(f"{number:,} {name}" for name, number in sorted(kinds.items()) if number)
 
 
 def _read_split(config: "icechunk.RepositoryConfig | None") -> tuple[int, int]:
@@ -168,7 +182,7 @@ async def _read_arrays(
         positions = [tuple(position) async for position in session.chunk_coordinates(path)]
         stored: dict[Position, int] | None = None
         total = 0
-        if sum(kinds.values()) + len(positions) <= _MOST_CHUNKS:
+        if kinds.total() - kinds[_NOT_EXAMINED] + len(positions) <= _MOST_CHUNKS:
             stored = {}
             for position in positions:
                 kind = str(await session.chunk_type_async(path, position)).rpartition(".")[2].lower()

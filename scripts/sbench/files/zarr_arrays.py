@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class Array(NamedTuple):
         shards: shape of its shards; () if each chunk is an object.
         codecs: names of its codecs, or of filters and compressor.
         objects: number of chunks, or of shards, that exist.
-        bytes: their total size.
+        bytes: their total size; 0 if unknown.
         layout: where its chunks are, if that is known.
     """
 
@@ -61,7 +61,8 @@ class Array(NamedTuple):
     def kind(self) -> Kind:
         """The properties that determine the cost of an access."""
         memory = self.objects * math.prod(self.shards or self.chunks) * self.item
-        return Kind(self.shape, self.chunks, self.item, min(1.0, round(self.bytes / memory, 2)) if memory else 1.0)
+        is_measured = memory and self.bytes
+        return Kind(self.shape, self.chunks, self.item, min(1.0, round(self.bytes / memory, 2)) if is_measured else 1.0)
 
 
 def parse_array_3(
@@ -86,9 +87,11 @@ def parse_array_3(
         if grid["name"] != "regular":
             raise Problem(f"{where}: the grid of chunks {grid['name']} is not supported, only regular")
         outer, shards = tuple(grid["configuration"]["chunk_shape"]), ()
+        _check_grid(data["shape"], outer)
         if codecs and codecs[0]["name"] == _SHARDING:
             inner = codecs[0]["configuration"]
             outer, shards, codecs = tuple(inner["chunk_shape"]), outer, inner["codecs"]
+            _check_grid(data["shape"], outer, shards)
             if (index := build_index(inner, shards, outer)) and folder:
                 layout = Layout(index=index, read_index=_build_index_reader(folder, data, index))
             elif index:
@@ -96,7 +99,7 @@ def parse_array_3(
         dtype, item = _read_type_3(data["data_type"])
         names = tuple(codec["name"] if isinstance(codec, dict) else codec for codec in codecs)
         return Array(name, tuple(data["shape"]), dtype, item, outer, shards, names, objects, size, layout)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise _describe_fault(where, "Zarr 3", error) from error
 
 
@@ -148,10 +151,19 @@ def parse_array_2(name: str, data: Mapping, where: object, objects: int, size: i
         dtype = np.dtype([tuple(field) for field in described] if isinstance(described, list) else described)
         filters = [*(data.get("filters") or []), *([data["compressor"]] if data["compressor"] else [])]
         names = tuple(one["id"] for one in filters)
+        _check_grid(data["shape"], data["chunks"])
         item = 0 if dtype.hasobject else dtype.itemsize
         return Array(name, tuple(data["shape"]), str(dtype), item, tuple(data["chunks"]), (), names, objects, size)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _describe_fault(where, "Zarr 2", error) from error
+
+
+def _check_grid(shape: Sequence[int], chunks: Sequence[int], shards: Sequence[int] = ()) -> None:
+    """Raise ValueError if chunks do not divide their shards, or are of another rank than the array."""
+    divides = all(shard % chunk == 0 for shard, chunk in zip(shards, chunks, strict=False) if chunk)
+    if not divides or min(chunks, default=1) < 1 or not len(shape) == len(chunks) == len(shards or chunks):
+        inside = f" in shards {tuple(shards)}" if shards else ""
+        raise ValueError(f"chunks {tuple(chunks)}{inside} do not fit the shape {tuple(shape)}")
 
 
 def _describe_fault(where: object, form: str, error: Exception) -> Problem:

@@ -40,7 +40,8 @@ class LookedStore:
         objects, total = sum(array.objects for array in store.arrays), sum(array.bytes for array in store.arrays)
         parts = [sizes.format_count(len(store.arrays), "array")]
         if objects:
-            parts.append(f"{sizes.format_size(total)} in {sizes.format_count(objects, 'object')}")
+            amount = f"{sizes.format_size(total)} in " if total else ""
+            parts.append(f"{amount}{sizes.format_count(objects, 'object')}")
         if store.files:
             parts.append(f"references to {sizes.format_count(store.files, 'file')}")
         apart = "" if store.is_consolidated else "; metadata not consolidated"
@@ -121,7 +122,9 @@ def _describe_array(array: Array) -> str:
 def _describe_chunks(arrays: Sequence[Array]) -> Iterator[str]:
     numbers = {array.name: _count_requested(array) for array in arrays if not array.shards}
     small = [
-        array for array in arrays if numbers.get(array.name, 0) >= _MANY_CHUNKS and array.bytes < SMALL * array.objects
+        array
+        for array in arrays
+        if numbers.get(array.name, 0) >= _MANY_CHUNKS and 0 < array.bytes < SMALL * array.objects
     ]
     if small:
         worst = max(small, key=lambda array: numbers[array.name])

@@ -14,8 +14,8 @@ from sbench.files.zarr_layouts import Layout, Position, list_present
 # From 3.3 on, zarr merges the ranges of a shard with at most this gap into requests of at most this size, in bytes:
 # array.sharding_coalesce_max_gap_bytes and array.sharding_coalesce_max_bytes of its configuration.
 _GAP, _MOST_MERGED = 2**20, 16 * 2**20
-# Maximum number of objects to look up, and of shards whose index to read, for an access.
-_MOST_OBJECTS, _MOST_INDEXES = 100_000, 200
+# Maximum number of objects to look up for an access; of shards whose index to read, and size of these indexes in bytes.
+_MOST_OBJECTS, _MOST_INDEXES, _MOST_INDEX_BYTES = 100_000, 200, 4 * 2**20
 
 Span = tuple[int, int, int]
 
@@ -54,8 +54,10 @@ def forecast_requests(array: Array, spans: Sequence[Span]) -> Requests:
     layout = array.layout or Layout()
     axes = _group_by_object(array, spans)
     objects = math.prod(map(len, axes))
-    has_indexes = layout.index and layout.read_index
-    if (layout.sizes is None and not has_indexes) or objects > (_MOST_INDEXES if has_indexes else _MOST_OBJECTS):
+    most = _MOST_OBJECTS if layout.sizes is not None else 0
+    if layout.index and layout.read_index:
+        most = min(_MOST_INDEXES, _MOST_INDEX_BYTES // layout.index.bytes)
+    if objects > most:
         return _count_by_shape(array, axes)
     total = Requests()
     for position, inside in _iter_objects(axes):

@@ -18,8 +18,8 @@ from sbench.studies.shots.inputs import find_object
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _NODE = ".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"
 _NUMBER = re.compile(r"\d+")
 _FORMATS = {_NODE: "Zarr 3", _CONSOLIDATED: "Zarr 2", _ARRAY: "Zarr 2"}
-# Number of shards of an array whose index is checked.
-_CHECKED_SHARDS = 100
+# Maximum number of shards of an array whose index is checked, and size of these indexes in bytes.
+_CHECKED_SHARDS, _CHECKED_BYTES = 100, 4 * 2**20
 
 
 class ZarrStore(NamedTuple):
@@ -97,10 +97,10 @@ def _find_bad_shards(arrays: Iterable[Array]) -> Iterator[str]:
     """Yield the faults of shards whose index cannot be read, among shards that are evenly spaced in each array."""
     for array in arrays:
         if array.layout and array.layout.read_index:
-            grid = array.grid
-            for number in range(0, array.largest, max(1, -(-array.largest // _CHECKED_SHARDS))):
+            most = max(1, min(_CHECKED_SHARDS, _CHECKED_BYTES // array.layout.index.bytes))
+            for number in range(0, array.largest, max(1, -(-array.largest // most))):
                 try:
-                    array.layout.read_ranges(tuple(map(int, np.unravel_index(number, grid))))
+                    array.layout.read_ranges(tuple(map(int, np.unravel_index(number, array.grid))))
                 except Problem as problem:
                     yield str(problem)
 
