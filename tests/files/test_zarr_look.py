@@ -1,4 +1,4 @@
-"""Looking at Zarr stores and kerchunk references: what is listed, and the requests with which Zarr reads them."""
+"""Looking at Zarr stores, references and Icechunk repositories: what is listed, and the requests that read them."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""Describe Zarr stores and kerchunk references, and the requests with which Zarr reads them over S3."""
+"""Describe Zarr stores, kerchunk references and Icechunk repositories, and the requests that read them over S3."""
 
 import functools
 from collections.abc import Iterator, Sequence
