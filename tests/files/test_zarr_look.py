@@ -176,6 +176,9 @@ def test_a_store_is_listed_with_its_arrays(tmp_path: Path):
     assert "  /s (10, 8) float32: 1 shard (10, 8) of 388 B, with chunks (5, 4); zstd\n" in text
     # Two chunks of x; the index and two chunks of s.
     assert "[0] of 2 arrays: 5 GETs of chunks (4 with zarr 3.3 and later, and 2 HEADs with s3fs), about" in text
+    # The second chunk of the shard is between the first and the third.
+    column = "[:, 0] of /s: 3 GETs of chunks (2 with zarr 3.3 and later, which fetch 80 B between chunks), about"
+    assert column in describe(folder, "[:, 0]", "/s")
     assert "[0] of /x: 2 GETs of chunks (and 2 HEADs with s3fs), about 160 B for 32 B in memory." in describe(
         folder, "[0]", "/x"
     )
@@ -298,7 +301,7 @@ def test_stores_and_hdf5_files_are_looked_at_together(tmp_path: Path, capsys: py
     result = json.loads(capsys.readouterr().out)
     assert (result["files"], result["stores"][0]["arrays"][0]["requests"]) == (
         1,
-        {"[0]": {"gets": 2, "merged": 2, "heads": 2, "is_exact": True}},
+        {"[0]": {"gets": 2, "merged": 2, "heads": 2, "is_exact": True, "gaps": 0}},
     )
 
 

@@ -160,7 +160,8 @@ def _describe_clients(requests: Requests, has_heads: bool) -> str:
     parts = []
     if requests.merged != requests.gets:
         least = "" if requests.is_exact else "at least "
-        parts.append(f"{least}{requests.merged:,} with zarr 3.3 and later")
+        gaps = f", which fetch {sizes.format_size(requests.gaps)} between chunks" if requests.gaps else ""
+        parts.append(f"{least}{requests.merged:,} with zarr 3.3 and later{gaps}")
     if has_heads and requests.heads:
         parts.append(f"and {sizes.format_count(requests.heads, 'HEAD')} with s3fs")
     return f" ({', '.join(parts)})" if parts else ""

@@ -27,13 +27,15 @@ class Requests(NamedTuple):
         gets: number of GETs before zarr 3.3.
         merged: number of GETs from zarr 3.3 on.
         heads: number of HEADs that zarr's FsspecStore sends in addition, one before each GET of a whole object.
-        is_exact: whether `merged` is exact; otherwise it is a lower bound.
+        is_exact: whether `merged` and `gaps` are exact; otherwise they are lower bounds.
+        gaps: number of bytes between chunks that merged requests fetch in addition.
     """
 
     gets: int = 0
     merged: int = 0
     heads: int = 0
     is_exact: bool = True
+    gaps: int = 0
 
     def add(self, other: "Requests") -> "Requests":
         """Return the sum of both."""
@@ -42,6 +44,7 @@ class Requests(NamedTuple):
             self.merged + other.merged,
             self.heads + other.heads,
             self.is_exact and other.is_exact,
+            self.gaps + other.gaps,
         )
 
 
@@ -113,8 +116,13 @@ def _count_of_object(array: Array, layout: Layout, position: Position, inside: S
     touched = list_present(ranges[np.ix_(*inside)])
     index = layout.count_parts(layout.index.bytes)
     gets = sum(layout.count_parts(end - begin) for begin, end in touched)
-    merged = sum(layout.count_parts(end - begin) for begin, end in _merge_as_zarr(touched))
-    return Requests(index + gets, index + merged)
+    groups = _merge_as_zarr(touched)
+    merged = sum(layout.count_parts(end - begin) for begin, end in groups)
+    return Requests(index + gets, index + merged, gaps=_count_bytes(groups) - _count_bytes(touched))
+
+
+def _count_bytes(ranges: Sequence[Range]) -> int:
+    return sum(end - begin for begin, end in ranges)
 
 
 def _merge_as_zarr(ranges: Sequence[Range]) -> list[Range]:
