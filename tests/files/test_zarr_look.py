@@ -1,7 +1,6 @@
 """Looking at Zarr stores, references and Icechunk repositories: what is listed, and the requests that read them."""
 
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -329,9 +328,8 @@ def test_a_store_in_a_bucket_is_read_from_its_consolidated_metadata(
         for name in ("apart.zarr", "apart2.zarr"):
             with pytest.raises(Problem, match=f"s3://data/{name}: the metadata of its arrays are not consolidated"):
                 look.print_contents([f"s3://data/{name}"], "", [])
-        if not importlib.util.find_spec("icechunk"):
-            with pytest.raises(Problem, match="s3://data/repository is an Icechunk repository, which only icechunk"):
-                look.print_contents(["s3://data/repository"], "", [])
+        with pytest.raises(Problem, match="s3://data/repository is an Icechunk repository, which only icechunk"):
+            look.print_contents(["s3://data/repository"], "", [])
         with pytest.raises(Problem, match="s3://data/nothing"):
             look.print_contents(["s3://data/nothing"], "", [])
     text = capsys.readouterr().out
