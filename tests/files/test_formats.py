@@ -40,9 +40,12 @@ def refusal(path: Path | str) -> str:
 @pytest.mark.parametrize(
     "content, words",
     [
-        (b"CDF\1\0\0\0\0", "but netCDF-3 (classic); convert it: nccopy -k nc4 in.nc out.nc"),
-        (b"CDF\2\0\0\0\0", "but netCDF-3 (64-bit offset); convert it: nccopy"),
-        (b"CDF\5\0\0\0\0", "but netCDF-3 (CDF-5); convert it: nccopy"),
+        (b"CDF\1" + bytes(28), "but netCDF-3 (classic) without variables; convert it: nccopy -k nc4 in.nc out.nc"),
+        (b"CDF\2" + bytes(28), "but netCDF-3 (64-bit offset) without variables; convert it: nccopy"),
+        (b"CDF\5" + bytes(44), "but netCDF-3 (CDF-5) without variables; convert it: nccopy"),
+        (b"CDF\1" + bytes(27), "but netCDF-3 (classic) with a truncated header; copy or download it again"),
+        (b"CDF\1" + bytes(7) + b"?" + bytes(20), "but netCDF-3 (classic); convert it: nccopy"),
+        (b"CDF\1\xff\xff\xff\xff" + bytes(24), "but netCDF-3 (classic); convert it: nccopy"),
         (b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(128), "of a version before 7.3; save it in MATLAB with -v7.3"),
         (struct.pack(">5i5s", 1000, 2, 3, 0, 5, b"test\0"), "but a MAT-file of a version before 7.3"),
         (struct.pack("<5i2s", 51, 1, 1, 0, 2, b"x\0") + bytes(30), "but a MAT-file of a version before 7.3"),
@@ -231,5 +234,7 @@ def describe_snapshot(path: Path, folder: Path) -> str:
 @pytest.mark.parametrize("read", [check, count, describe, describe_snapshot])
 def test_each_program_that_takes_files_names_the_format(tmp_path, read: Callable[[Path, Path], str]):
     path = tmp_path / "some.nc"
-    path.write_bytes(b"CDF\1\0\0\0\0")
-    assert f"{path} is not an HDF5 file but netCDF-3 (classic); convert it: nccopy" in read(path, tmp_path)
+    path.write_bytes(b"CDF\1" + bytes(28))
+    assert f"{path} is not an HDF5 file but netCDF-3 (classic) without variables; convert it: nccopy" in read(
+        path, tmp_path
+    )

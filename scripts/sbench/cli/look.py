@@ -1,7 +1,7 @@
 """List the contents of HDF5 files and Zarr stores, and the consequences for reading them over a network.
 
-Takes only seconds. Accepts files, folders, patterns, objects in a bucket (s3://bucket/prefix/*.h5), and kerchunk
-references.
+Takes only seconds. Accepts files, folders, patterns, objects in a bucket (s3://bucket/prefix/*.h5), kerchunk
+references, and Icechunk repositories.
 """
 
 import argparse

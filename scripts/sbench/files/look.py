@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sbench.files import zarr_stores
+from sbench.files import icechunk_stores, zarr_stores
 from sbench.files.chunking import compute_price, find_unsuited, name_kinds
 from sbench.files.conclusions import list_conclusions
 from sbench.files.contents import read_contents
+from sbench.files.icechunk_stores import is_remote_repository, is_repository
 from sbench.files.looked import Looked
 from sbench.files.place import ELSEWHERE
 from sbench.files.zarr_look import LookedStore
@@ -58,9 +59,11 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
             continue
         store = LookedStore(of_zarr, read if access else None, datasets)
         parts.setdefault("stores", []).append(_report(store, list(store.list_conclusions()), as_json))
+        looked.bad.extend(of_zarr.faults)
     if others:
         of_set = find_sources(others, spec)
-        looked = read_file_set(of_set)
+        faults, looked = looked.bad, read_file_set(of_set)
+        looked.bad[:0] = faults
         suited = describe_access(of_set, read, datasets or [ALL]) if access else []
         parts |= _report(looked, [*suited, *list_conclusions(looked)], as_json)
     if as_json:
@@ -73,11 +76,16 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
 
 
 def _find_zarr_store(path: str, spec: dict | None) -> ZarrStore | None:
-    """Return the Zarr store at a path, or at an address in the bucket `spec`; None if there is none."""
+    """Return the Zarr store or Icechunk repository at a path, or at an address in the bucket `spec`; None if none."""
     if spec:
-        is_file = is_named_hdf5(path) or not _WILD.isdisjoint(path)
-        return None if is_file else zarr_stores.find_remote_store(path, spec)
+        if is_named_hdf5(path) or not _WILD.isdisjoint(path):
+            return None
+        if is_remote_repository(path, spec):
+            return icechunk_stores.read_repository(path, spec)
+        return zarr_stores.find_remote_store(path, spec)
     place = Path(path).expanduser()
+    if is_repository(place):
+        return icechunk_stores.read_repository(str(place))
     return zarr_stores.read_store(place) if zarr_stores.is_store(place) else None
 
 

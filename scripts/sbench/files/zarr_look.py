@@ -1,5 +1,6 @@
-"""Describe Zarr stores and kerchunk references, and the requests with which Zarr reads them over S3."""
+"""Describe Zarr stores, kerchunk references and Icechunk repositories, and the requests that read them over S3."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -7,7 +8,9 @@ from fnmatch import fnmatchcase
 from sbench.files.chunking import compute_cost, compute_price, count_selected_bytes, find_unsuited, list_places
 from sbench.files.looked import SMALL
 from sbench.files.place import ELSEWHERE
-from sbench.files.zarr_stores import Array, ZarrStore, count_requests
+from sbench.files.zarr_arrays import Array
+from sbench.files.zarr_requests import Requests, forecast_requests
+from sbench.files.zarr_stores import ZarrStore
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.studies.shots.accesses import Accesses
@@ -37,11 +40,13 @@ class LookedStore:
         objects, total = sum(array.objects for array in store.arrays), sum(array.bytes for array in store.arrays)
         parts = [sizes.format_count(len(store.arrays), "array")]
         if objects:
-            parts.append(f"{sizes.format_size(total)} in {sizes.format_count(objects, 'object')}")
+            amount = f"{sizes.format_size(total)} in " if total else ""
+            parts.append(f"{amount}{sizes.format_count(objects, 'object')}")
         if store.files:
             parts.append(f"references to {sizes.format_count(store.files, 'file')}")
         apart = "" if store.is_consolidated else "; metadata not consolidated"
-        yield f"{store.where}: {store.format}, {', '.join(parts)}{apart}"
+        origin = f", {store.origin}" if store.origin else ""
+        yield f"{store.where}: {store.format}, {', '.join(parts)}{apart}{origin}"
         largest = sorted(store.arrays, key=lambda array: -array.bytes)
         yield from (f"  {_describe_array(array)}" for array in largest[:_LISTED])
         if len(largest) > _LISTED:
@@ -57,7 +62,7 @@ class LookedStore:
         yield from _describe_chunks(arrays)
         if self.accesses:
             for level in self.accesses.shares:
-                yield from _describe_requests(level, arrays)
+                yield from _describe_requests(level, arrays, self.store.has_heads)
             kinds = [(array.name, array.kind) for array in arrays if array.item]
             yield from find_unsuited(kinds, self.accesses, compute_price(ELSEWHERE))
         if len(self.store.arrays) >= _MANY_ARRAYS and not self.store.is_consolidated:
@@ -68,8 +73,9 @@ class LookedStore:
         if any(array.shards for array in arrays):
             yield (
                 "To read a part of a shard, zarr requests the shard's index and each chunk; zarr 3.3 and later merge"
-                " requests for neighbouring chunks."
+                " requests for chunks at most 1 MiB apart, up to 16 MiB."
             )
+        yield from self.store.advice
         yield "Run sbench count with your program to count its requests (docs/count.md)."
 
     def to_json(self) -> dict:
@@ -77,12 +83,13 @@ class LookedStore:
         store = self.store
         levels = list(self.accesses.shares) if self.accesses else []
         arrays = [
-            array._asdict() | {"requests": {level: _count_requests(level, array) for level in levels}}
+            {name: value for name, value in array._asdict().items() if name != "layout"}
+            | {"requests": {level: _forecast(level, array)._asdict() for level in levels}}
             for array in store.arrays
         ]
         return {
             **{"store": store.where, "format": store.format, "is_consolidated": store.is_consolidated},
-            **{"files": store.files, "arrays": arrays},
+            **{"files": store.files, "arrays": arrays, "unreadable": list(store.faults), "origin": store.origin},
         }
 
     def _select_arrays(self) -> list[Array]:
@@ -113,34 +120,53 @@ def _describe_array(array: Array) -> str:
 
 
 def _describe_chunks(arrays: Sequence[Array]) -> Iterator[str]:
+    numbers = {array.name: _count_requested(array) for array in arrays if not array.shards}
     small = [
         array
         for array in arrays
-        if not array.shards and array.objects >= _MANY_CHUNKS and array.bytes < SMALL * array.objects
+        if numbers.get(array.name, 0) >= _MANY_CHUNKS and 0 < array.bytes < SMALL * array.objects
     ]
     if small:
-        worst = max(small, key=lambda array: array.objects)
+        worst = max(small, key=lambda array: numbers[array.name])
         each = sizes.format_size(worst.bytes / worst.objects)
         yield (
-            f"The chunks of {worst.name} are small and many: {worst.objects:,} of {each}, which take as many requests."
-            " Use larger chunks, or shards."
+            f"The chunks of {worst.name} are small and many: {numbers[worst.name]:,} of {each}, which take as many"
+            " requests. Use larger chunks, or shards."
         )
 
 
-def _describe_requests(level: str, arrays: Sequence[Array]) -> Iterator[str]:
-    requests = {array: _count_requests(level, array) for array in arrays if array.shape}
-    if not requests:
+def _count_requested(array: Array) -> int:
+    """Return the number of chunks that take requests."""
+    return array.objects if array.layout is None or array.layout.sizes is None else len(array.layout.sizes)
+
+
+def _describe_requests(level: str, arrays: Sequence[Array], has_heads: bool) -> Iterator[str]:
+    shaped = [array for array in arrays if array.shape]
+    if not shaped:
         return
-    total = sum(requests.values())
-    sized = [array for array in requests if array.item]
+    total = functools.reduce(Requests.add, (_forecast(level, array) for array in shaped))
+    sized = [array for array in shaped if array.item]
     fetched = sum(compute_cost(array.kind, level).bytes for array in sized)
     selected = sum(count_selected_bytes(array.kind, level) for array in sized)
-    name = next(iter(requests)).name if len(requests) == 1 else f"{len(requests)} arrays"
+    name = shaped[0].name if len(shaped) == 1 else f"{len(shaped)} arrays"
     yield (
-        f"{level} of {name}: {sizes.format_count(total, 'GET')} of chunks, about {sizes.format_size(round(fetched))}"
-        f" for {sizes.format_size(selected)} in memory."
+        f"{level} of {name}: {sizes.format_count(total.gets, 'GET')} of chunks{_describe_clients(total, has_heads)},"
+        f" about {sizes.format_size(round(fetched))} for {sizes.format_size(selected)} in memory."
     )
 
 
-def _count_requests(level: str, array: Array) -> int:
-    return sum(count_requests(array, spans) for spans in list_places(array.kind, level))
+def _describe_clients(requests: Requests, has_heads: bool) -> str:
+    """Describe in parentheses how the requests of other clients differ."""
+    parts = []
+    if requests.merged != requests.gets:
+        least = "" if requests.is_exact else "at least "
+        gaps = f", which fetch {sizes.format_size(requests.gaps)} between chunks" if requests.gaps else ""
+        parts.append(f"{least}{requests.merged:,} with zarr 3.3 and later{gaps}")
+    if has_heads and requests.heads:
+        parts.append(f"and {sizes.format_count(requests.heads, 'HEAD')} with s3fs")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _forecast(level: str, array: Array) -> Requests:
+    places = (forecast_requests(array, spans) for spans in list_places(array.kind, level))
+    return functools.reduce(Requests.add, places, Requests())

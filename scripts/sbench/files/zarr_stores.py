@@ -1,64 +1,25 @@
 """Read the metadata of Zarr stores and of kerchunk references on a disk, and count their objects, without Zarr."""
 
-import json
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from sbench.files.chunking import Kind
+from sbench.files.zarr_arrays import Array, parse_array_2, parse_array_3, parse_json, read_json
+from sbench.files.zarr_layouts import Layout
 from sbench.probe.formats import ZARR
 from sbench.probe.program import Problem
 from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.inputs import find_object
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _NODE = ".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"
-_SHARDING = "sharding_indexed"
+_NUMBER = re.compile(r"\d+")
 _FORMATS = {_NODE: "Zarr 3", _CONSOLIDATED: "Zarr 2", _ARRAY: "Zarr 2"}
-# Sizes in bytes of data types of Zarr 3 whose names numpy does not know.
-_ITEMS = {"numpy.datetime64": 8, "numpy.timedelta64": 8}
-# Only Zarr's metadata, and kerchunk's references, are read from JSON.
-_LARGEST_JSON = 2**30
-
-
-class Array(NamedTuple):
-    """An array of a Zarr store.
-
-    Attributes:
-        name: path in the store, such as "/t2m".
-        shape: its shape.
-        dtype: name of its data type.
-        item: bytes per element; 0 if unknown, as for strings of variable length.
-        chunks: shape of its chunks.
-        shards: shape of its shards; () if each chunk is an object.
-        codecs: names of its codecs, or of filters and compressor.
-        objects: number of chunks, or of shards, that exist.
-        bytes: their total size.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    item: int
-    chunks: tuple[int, ...]
-    shards: tuple[int, ...]
-    codecs: tuple[str, ...]
-    objects: int
-    bytes: int
-
-    @property
-    def largest(self) -> int:
-        """The number of objects if all are written."""
-        return math.prod(-(-size // step) for size, step in zip(self.shape, self.shards or self.chunks, strict=True))
-
-    @property
-    def kind(self) -> Kind:
-        """The properties that determine the cost of an access."""
-        memory = self.objects * math.prod(self.shards or self.chunks) * self.item
-        return Kind(self.shape, self.chunks, self.item, min(1.0, round(self.bytes / memory, 2)) if memory else 1.0)
+# Maximum number of shards of an array whose index is checked, and size of these indexes in bytes.
+_CHECKED_SHARDS, _CHECKED_BYTES = 100, 4 * 2**20
 
 
 class ZarrStore(NamedTuple):
@@ -66,10 +27,13 @@ class ZarrStore(NamedTuple):
 
     Attributes:
         where: path of the store.
-        format: "Zarr 2", "Zarr 3" or "kerchunk references".
+        format: "Zarr 2", "Zarr 3", "kerchunk references" or "Icechunk".
         arrays: its arrays, by name.
         is_consolidated: whether a single object has the metadata of all arrays.
         files: number of files that references point to; 0 for a store with chunks of its own.
+        faults: sentences on parts that cannot be read.
+        origin: further properties, such as the snapshot of an Icechunk repository; "" if there are none.
+        advice: sentences on reading it.
     """
 
     where: str
@@ -77,12 +41,20 @@ class ZarrStore(NamedTuple):
     arrays: list[Array]
     is_consolidated: bool
     files: int = 0
+    faults: tuple[str, ...] = ()
+    origin: str = ""
+    advice: tuple[str, ...] = ()
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether zarr's FsspecStore reads it, and looks up the size of each object before it fetches the object."""
+        return self.format.startswith("Zarr")
 
 
 def is_store(path: str | Path) -> bool:
-    """Return whether a path is a Zarr store, kerchunk references or an Icechunk repository."""
+    """Return whether a path is a Zarr store or kerchunk references."""
     if os.path.isdir(path):
-        return _is_icechunk(path) or any(os.path.exists(os.path.join(path, name)) for name in ZARR)
+        return any(os.path.exists(os.path.join(path, name)) for name in ZARR)
     return os.path.isfile(path) and os.path.splitext(path)[1] == ".json" and _is_references(path)
 
 
@@ -94,10 +66,8 @@ def read_store(path: Path) -> ZarrStore:
     """
     if path.is_file():
         return _read_references(path)
-    if _is_icechunk(path):
-        raise Problem(f"{path} is an Icechunk repository, whose metadata only icechunk reads; open it with xarray")
-    if (path / _CONSOLIDATED).exists() and "record_size" in (data := _read_json(path / _CONSOLIDATED)):
-        arrays = list(_build_arrays(path / _CONSOLIDATED, data.get("metadata") or {}, {}))
+    if (path / _CONSOLIDATED).exists() and "record_size" in (data := read_json(path / _CONSOLIDATED)):
+        arrays = list(_build_arrays(path / _CONSOLIDATED, data.get("metadata") or {}))
         return ZarrStore(str(path), "kerchunk references (Parquet)", arrays, True)
     arrays, formats, is_consolidated = [], set(), (path / _CONSOLIDATED).exists()
     for folder, names, files in os.walk(path):
@@ -106,20 +76,38 @@ def read_store(path: Path) -> ZarrStore:
         name = "/" if node == path else f"/{node.relative_to(path)}"
         if _NODE in files:
             formats.add("Zarr 3")
-            data = _read_json(node / _NODE)
+            data = read_json(node / _NODE)
             is_consolidated |= bool(node == path and data.get("consolidated_metadata"))
             if data.get("node_type") == "array":
-                arrays.append(_build_array_3(name, data, node / _NODE, *_count_objects(node)))
+                arrays.append(parse_array_3(name, data, node / _NODE, *_count_objects(node), node))
                 names.clear()
         elif _ARRAY in files:
             formats.add("Zarr 2")
-            arrays.append(_build_array_2(name, _read_json(node / _ARRAY), node / _ARRAY, *_count_objects(node)))
+            arrays.append(parse_array_2(name, read_json(node / _ARRAY), node / _ARRAY, *_count_objects(node)))
             names.clear()
         elif _GROUP in files:
             formats.add("Zarr 2")
     if not formats:
         raise Problem(f"{path} has metadata of Zarr, but no array; name the store, not a part of it")
-    return ZarrStore(str(path), " and ".join(sorted(formats)), arrays, is_consolidated)
+    faults = tuple(_find_bad_shards(arrays))
+    return ZarrStore(str(path), " and ".join(sorted(formats)), arrays, is_consolidated, faults=faults)
+
+
+def _find_bad_shards(arrays: Iterable[Array]) -> Iterator[str]:
+    """Yield the faults of shards whose index cannot be read, among shards that are evenly spaced in each array."""
+    for array in arrays:
+        if array.layout and array.layout.read_index:
+            most = max(1, min(_CHECKED_SHARDS, _CHECKED_BYTES // array.layout.index.bytes))
+            for number in range(0, array.largest, max(1, -(-array.largest // most))):
+                try:
+                    array.layout.read_ranges(tuple(map(int, np.unravel_index(number, array.grid))))
+                except Problem as problem:
+                    yield str(problem)
+
+
+def get_prefix(address: str) -> str:
+    """Return the prefix of an address in a bucket, without a slash at its end."""
+    return address.removeprefix(IN_BUCKET).partition("/")[2].rstrip("/")
 
 
 def find_remote_store(address: str, spec: dict) -> ZarrStore | None:
@@ -137,100 +125,27 @@ def find_remote_store(address: str, spec: dict) -> ZarrStore | None:
     Raises:
         Problem: the metadata cannot be read, or are not consolidated.
     """
-    prefix = address.removeprefix(IN_BUCKET).partition("/")[2].rstrip("/")
+    prefix = get_prefix(address)
     # A whole bucket is listed for HDF5 files.
-    for name in (_NODE, _CONSOLIDATED, _ARRAY) if prefix else ():
+    for name in (_NODE, _CONSOLIDATED, _ARRAY, _GROUP) if prefix else ():
         if not (source := find_object(f"{prefix}/{name}", spec)):
             continue
         with source.open_raw() as content:
-            data = _parse_json(content.read().decode(errors="replace"), source.where)
+            data = parse_json(content.read().decode(errors="replace"), source.where)
         if name == _ARRAY or data.get("node_type") == "array":
-            return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, {name: data}, {})), True)
+            return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, {name: data})), True)
         if name == _CONSOLIDATED:
             form = "kerchunk references (Parquet)" if "record_size" in data else _FORMATS[name]
-            return ZarrStore(address, form, list(_build_arrays(source.where, data.get("metadata") or {}, {})), True)
+            return ZarrStore(address, form, list(_build_arrays(source.where, data.get("metadata") or {})), True)
+        # The group of a store of Zarr 2 never contains its arrays.
         if not (consolidated := data.get("consolidated_metadata")):
             raise Problem(
                 f"{address}: the metadata of its arrays are not consolidated; name an array, or consolidate them"
                 " (zarr.consolidate_metadata)"
             )
         nodes = {f"{key}/{_NODE}": node for key, node in (consolidated.get("metadata") or {}).items()}
-        return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, nodes, {})), True)
+        return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, nodes)), True)
     return None
-
-
-def count_requests(array: Array, spans: Sequence[tuple[int, int, int]]) -> int:
-    """Return the number of GETs of chunks with which Zarr reads a part, one (begin, end, step) per axis.
-
-    A chunk is an object, which takes a GET. Of a shard, a GET fetches the index and another one each chunk; if all
-    chunks of a shard are read, a single GET fetches them.
-    """
-    if not array.shards:
-        return math.prod(len(_list_touched(*axis)) for axis in zip(spans, array.chunks, strict=True))
-    touched = whole = shards = whole_shards = 1
-    for span, chunk, shard in zip(spans, array.chunks, array.shards, strict=True):
-        in_shard = shard // chunk
-        of_shards: dict[int, int] = {}
-        for number in _list_touched(span, chunk):
-            of_shards[number // in_shard] = of_shards.get(number // in_shard, 0) + 1
-        complete = sum(count == in_shard for count in of_shards.values())
-        shards, touched = shards * len(of_shards), touched * sum(of_shards.values())
-        whole_shards, whole = whole_shards * complete, whole * complete * in_shard
-    return shards - whole_shards + touched - whole + whole_shards
-
-
-def _list_touched(span: tuple[int, int, int], size: int) -> Sequence[int]:
-    """Return the numbers of the chunks of an axis that contain indices of a span."""
-    begin, end, step = span
-    if step <= size:
-        last = range(begin, end, step)[-1] if begin < end else begin - 1
-        return range(begin // size, last // size + 1) if begin < end else ()
-    return [index // size for index in range(begin, end, step)]
-
-
-def _build_array_3(name: str, data: Mapping, where: object, objects: int, size: int) -> Array:
-    try:
-        grid, codecs = data["chunk_grid"], data["codecs"]
-        if grid["name"] != "regular":
-            raise Problem(f"{where}: the grid of chunks {grid['name']} is not supported, only regular")
-        outer, shards = tuple(grid["configuration"]["chunk_shape"]), ()
-        if codecs and codecs[0]["name"] == _SHARDING:
-            inner = codecs[0]["configuration"]
-            outer, shards, codecs = tuple(inner["chunk_shape"]), outer, inner["codecs"]
-        dtype, item = _read_type_3(data["data_type"])
-        names = tuple(codec["name"] if isinstance(codec, dict) else codec for codec in codecs)
-        return Array(name, tuple(data["shape"]), dtype, item, outer, shards, names, objects, size)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise _describe_fault(where, "Zarr 3", error) from error
-
-
-def _read_type_3(data_type: object) -> tuple[str, int]:
-    """Return the name of a data type, and its size in bytes or 0."""
-    if isinstance(data_type, dict):
-        options = data_type.get("configuration") or {}
-        return data_type["name"], options.get("length_bytes") or _ITEMS.get(data_type["name"], 0)
-    name = str(data_type)
-    try:
-        return name, int(name[1:]) // 8 if name[:1] == "r" else np.dtype(name).itemsize
-    except (TypeError, ValueError):
-        return name, 0
-
-
-def _build_array_2(name: str, data: Mapping, where: object, objects: int, size: int) -> Array:
-    try:
-        described = data["dtype"]
-        dtype = np.dtype([tuple(field) for field in described] if isinstance(described, list) else described)
-        filters = [*(data.get("filters") or []), *([data["compressor"]] if data["compressor"] else [])]
-        names = tuple(one["id"] for one in filters)
-        item = 0 if dtype.hasobject else dtype.itemsize
-        return Array(name, tuple(data["shape"]), str(dtype), item, tuple(data["chunks"]), (), names, objects, size)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _describe_fault(where, "Zarr 2", error) from error
-
-
-def _describe_fault(where: object, form: str, error: Exception) -> Problem:
-    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return Problem(f"{where} cannot be read as {form} metadata: {reason}; write the store again")
 
 
 def _count_objects(folder: Path) -> tuple[int, int]:
@@ -244,10 +159,6 @@ def _count_objects(folder: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def _is_icechunk(path: str | Path) -> bool:
-    return all(os.path.isdir(os.path.join(path, name)) for name in ("snapshots", "manifests"))
-
-
 def _is_references(path: str | Path) -> bool:
     with open(path, "rb") as content:
         head = content.read(2**16)
@@ -255,57 +166,70 @@ def _is_references(path: str | Path) -> bool:
 
 
 def _read_references(path: Path) -> ZarrStore:
-    data = _read_json(path)
+    data = read_json(path)
     references = data.get("refs", data)
     if not isinstance(references, dict):
         raise Problem(f"{path}: refs must be a mapping of keys to references; write the references again")
-    chunks: dict[str, list] = {}
-    files = set()
+    folders = {key.rpartition("/")[0] for key in references if key.rpartition("/")[2] in (_ARRAY, _NODE)}
+    chunks: dict[str, dict[str, object]] = {}
     for key, value in references.items():
         folder, _, name = key.rpartition("/")
         if name not in ZARR:
-            chunks.setdefault(folder, []).append(value)
-            if isinstance(value, list) and value:
-                files.add(value[0])
+            while folder and folder not in folders:
+                folder = folder.rpartition("/")[0]
+            chunks.setdefault(folder, {})[key[len(folder) :].lstrip("/")] = value
+    files = {value[0] for of_array in chunks.values() for value in of_array.values() if _is_range(value)}
     arrays = list(_build_arrays(path, references, chunks))
-    return ZarrStore(str(path), "kerchunk references", arrays, True, len(files))
+    return ZarrStore(str(path), "kerchunk references", arrays, True, len(files), tuple(find_lost_files(path, files)))
 
 
-def _build_arrays(path: Path | str, nodes: Mapping, chunks: Mapping[str, list]) -> Iterator[Array]:
-    """Yield the arrays among keys such as "t2m/.zarray", with the references of their chunks by folder."""
+def _is_range(value: object) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def find_lost_files(path: object, files: Iterable[str]) -> Iterator[str]:
+    """Yield a fault if files on this disk that references point to do not exist."""
+    local = [file.removeprefix("file://") for file in files if "{{" not in file]
+    lost = sorted(file for file in local if "://" not in file and not os.path.exists(file))
+    if lost:
+        more, they, them = (f" and {len(lost) - 1:,} more", "do", "them") if len(lost) > 1 else ("", "does", "it")
+        yield f"{path} refers to {lost[0]}{more}, which {they} not exist; restore {them}, or write the references again"
+
+
+def _build_arrays(
+    path: Path | str, nodes: Mapping, chunks: Mapping[str, Mapping[str, object]] | None = None
+) -> Iterator[Array]:
+    """Yield the arrays among keys such as "t2m/.zarray".
+
+    Args:
+        path: the store, for messages.
+        nodes: metadata by key.
+        chunks: references by folder and key in it, of references; None for a store with chunks of its own.
+    """
     for key in sorted(nodes):
         folder, _, name = key.rpartition("/")
         if name in (_ARRAY, _NODE):
             where = f"{path}: {key}"
-            node = nodes[key] if isinstance(nodes[key], dict) else _parse_json(str(nodes[key]), where)
-            counts = len(chunks.get(folder, ())), sum(map(_measure_reference, chunks.get(folder, ())))
-            if name == _ARRAY:
-                yield _build_array_2(f"/{folder}", node, where, *counts)
-            elif node.get("node_type") == "array":
-                yield _build_array_3(f"/{folder}", node, where, *counts)
+            node = nodes[key] if isinstance(nodes[key], dict) else parse_json(str(nodes[key]), where)
+            held = (chunks or {}).get(folder, {})
+            counts = len(held), sum(map(_measure_reference, held.values()))
+            if name == _NODE and node.get("node_type") != "array":
+                continue
+            build = parse_array_2 if name == _ARRAY else parse_array_3
+            array = build(f"/{folder}", node, where, *counts)
+            yield array if chunks is None else array._replace(layout=_build_reference_layout(array, held))
+
+
+def _build_reference_layout(array: Array, references: Mapping[str, object]) -> Layout:
+    """Return the sizes of the chunks that take requests: values in the references themselves take none."""
+    ranges = {key: value for key, value in references.items() if _is_range(value)}
+    sizes = {
+        tuple(map(int, _NUMBER.findall(key))) if array.shape else (): _measure_reference(value)
+        for key, value in ranges.items()
+    }
+    return Layout(sizes, array.layout.index if array.layout else None)
 
 
 def _measure_reference(value: object) -> int:
     """Return the size of the bytes that a reference points to; 0 for a whole file, whose size it does not state."""
     return value[2] if isinstance(value, list) and len(value) > 2 else len(value) if isinstance(value, str) else 0
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise Problem(f"{path} is too large for JSON metadata; write the references as Parquet")
-        return _parse_json(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}; make it readable") from error
-    except UnicodeDecodeError as error:
-        raise Problem(f"{path} is not text; copy or download it again") from error
-
-
-def _parse_json(text: str, where: str) -> dict:
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise Problem(f"{where} is not valid JSON ({error}); copy or download it again") from error
-    if not isinstance(data, dict):
-        raise Problem(f"{where} must be a JSON object; copy or download it again")
-    return data

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from sbench.probe import netcdf3
+
 # Extensions of HDF5 files, including netCDF-4. Files with .hdf, .mat or .nc may have older formats, which are reported.
 _ENDINGS = (
     *(".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4", ".mat", ".nwb", ".h5ad", ".h5mu", ".loom", ".nxs", ".cxi", ".kea"),
@@ -27,7 +29,7 @@ _SHOWN = 40
 # Driver names in the first file written by HDF5's family and multi drivers, which write several files.
 _FAMILY, _SPLIT = b"NCSAfami", b"NCSAmult"
 
-_NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc"
+_NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc, or index it with kerchunk (kerchunk.netCDF3.NetCDF3ToZarr)"
 _GET_AGAIN = "copy or download it again"
 _JOIN = "join them: h5repart -family_to_single 'name%d.h5' joined.h5, with the pattern of their names"
 _UNITE = "copy it into a single file with the driver that wrote it (in h5py: driver='split')"
@@ -166,7 +168,7 @@ def _name_kind(where: str, content: BinaryIO) -> str:
         return f" but {part}"
     for offset, first, name, remedy in _KINDS:
         if head.startswith(first, offset):
-            return f" but {name}; {remedy}"
+            return f" but {name}{_describe_netcdf3(content)}" if remedy is _NETCDF3 else f" but {name}; {remedy}"
     if _GRIB.search(head):
         return " but GRIB; convert it: cdo -f nc4 copy in.grib out.nc"
     if _is_matlab4(head):
@@ -176,6 +178,14 @@ def _name_kind(where: str, content: BinaryIO) -> str:
     if not head.strip(b"\0"):
         return f" and begins with zeros; {_GET_AGAIN}"
     return _name_text(head) or "; correct the name, or leave it out"
+
+
+def _describe_netcdf3(content: BinaryIO) -> str:
+    """Describe the variables of a netCDF-3 file, and a remedy."""
+    try:
+        return f"{netcdf3.describe_header(content)}; {_NETCDF3}"
+    except netcdf3.Truncated:
+        return f" with a truncated header; {_GET_AGAIN}"
 
 
 def _is_matlab4(head: bytes) -> bool:
