@@ -91,6 +91,23 @@ def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int,
     return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
 
 
+def merge_ranges(ranges: Iterable[tuple[int, int]], gap: int, maximum: int) -> list[tuple[int, int]]:
+    """Merge byte ranges (begin, end) as zarr 3.3 and later do for the chunks of a shard (zarr.core._coalesce).
+
+    Args:
+        ranges: the ranges, in any order.
+        gap: largest number of bytes between two ranges that are merged.
+        maximum: largest size of a merged range in bytes.
+    """
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin - merged[-1][1] <= gap and max(end, merged[-1][1]) - merged[-1][0] <= maximum:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
 def _record_request(requests: Reads, start: int, end: int, size: int) -> bytes:
     requests.append((start, min(end, size) - start))
     return bytes(requests[-1][1])

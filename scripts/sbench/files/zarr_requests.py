@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sbench.drivers.requests import merge_ranges
 from sbench.files.ranges import Range
 from sbench.files.zarr_arrays import Array
 from sbench.files.zarr_layouts import Layout, Position, list_present
@@ -116,24 +117,13 @@ def _count_of_object(array: Array, layout: Layout, position: Position, inside: S
     touched = list_present(ranges[np.ix_(*inside)])
     index = layout.count_parts(layout.index.bytes)
     gets = sum(layout.count_parts(end - begin) for begin, end in touched)
-    groups = _merge_as_zarr(touched)
+    groups = merge_ranges(touched, _GAP, _MOST_MERGED)
     merged = sum(layout.count_parts(end - begin) for begin, end in groups)
     return Requests(index + gets, index + merged, gaps=_count_bytes(groups) - _count_bytes(touched))
 
 
 def _count_bytes(ranges: Sequence[Range]) -> int:
     return sum(end - begin for begin, end in ranges)
-
-
-def _merge_as_zarr(ranges: Sequence[Range]) -> list[Range]:
-    """Merge ranges as zarr 3.3 does: near ones, up to a limit of the merged size."""
-    merged: list[Range] = []
-    for begin, end in sorted(ranges):
-        if merged and begin - merged[-1][1] <= _GAP and max(end, merged[-1][1]) - merged[-1][0] <= _MOST_MERGED:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
 
 
 def _list_touched(span: Span, size: int) -> Sequence[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sbench.drivers import file_objects
+from sbench.drivers.requests import merge_ranges
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.studies.containers.base import Container, Target, get_client
@@ -198,8 +199,9 @@ def _count_shard_requests(target: Target, index: Index, whole: int) -> int:
         if len(chunks) == math.prod(per_shard):
             total += whole
         else:
-            ranges = sorted(_read_shard_index(objects, shard, per_shard)[chunk] for chunk in chunks)
-            total += 1 + (len(ranges) if gap is None else _count_merged(ranges, gap, maximum))
+            index_of = _read_shard_index(objects, shard, per_shard)
+            ranges = [index_of[chunk] for chunk in chunks]
+            total += 1 + len(ranges if gap is None else merge_ranges(ranges, gap, maximum))
     return total
 
 
@@ -219,17 +221,6 @@ def _read_shard_index(
     content = bytes(obstore.get_range(objects, key, start=end - size, end=end))
     index = np.frombuffer(content[:-4], "<u8").reshape(*per_shard, 2)
     return {chunk: (int(index[chunk][0]), int(index[chunk].sum())) for chunk in np.ndindex(*per_shard)}
-
-
-def _count_merged(ranges: Sequence[tuple[int, int]], gap: int, maximum: int) -> int:
-    """Count the requests after neighbouring ranges are merged, as zarr 3.3 and later do (zarr.core._coalesce)."""
-    number, first, last = 0, 0, 0
-    for begin, end in ranges:
-        if number and begin - last <= gap and max(last, end) - first <= maximum:
-            last = max(last, end)
-        else:
-            number, first, last = number + 1, begin, end
-    return number
 
 
 CONTAINERS = {"zarr": Store(), "zarr-shards": Store()}
