@@ -17,7 +17,7 @@ from sbench.probe.program import (
 from sbench.studies.containers import netcdf, selections, values
 from sbench.studies.containers.settings import Data
 
-GENERATOR = {"name": "make_containers", "version": 1}
+GENERATOR = {"name": "make_containers", "version": 2}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,7 +39,11 @@ def main(argv: list[str] | None = None) -> int:
             digest.update(array)
             path = out.parent / name
             with h5py.File(path, "w", libver="v108") as file:
-                netcdf.write_file(file, array, coordinates | {"time": coordinates["time"][times]}, data)
+                layout = {"chunks": tuple(map(min, array.shape, selections.parse_sides(data.chunks)))}
+                if data.compression == "deflate":
+                    layout |= {"compression": "gzip", "compression_opts": netcdf.LEVEL}
+                times_of_file = {"time": coordinates["time"][times]}
+                netcdf.write_variables(file, coordinates | times_of_file, layout | {"data": array})
             sync_path(path)
             entries.append({"name": name, "bytes": path.stat().st_size, "sha256": compute_file_digest(path)})
     except (OSError, RuntimeError) as error:

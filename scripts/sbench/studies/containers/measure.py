@@ -105,7 +105,7 @@ class _Reading:
             "work": {
                 "tasks_asked": len(self._parts),
                 "tasks_done": len(self._results),
-                "datasets_asked": 0 if self._parts else 1 + len(netcdf.AXES),
+                "datasets_asked": 0 if self._parts else 1 + len(netcdf.COORDINATES),
                 "datasets": self.variables,
                 "logical_bytes_asked": requested,
                 "logical_bytes": sum(result.nbytes for result in self._results),

@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.studies.containers.selections import parse_sides
-from sbench.studies.containers.settings import Data
-
 if TYPE_CHECKING:
     import h5py
     import numpy as np
 
-# The array and its axes, which are also the names of its coordinates.
+# The array and its axes, and the axes of each coordinate. xarray may compare the last one between files.
 NAME, AXES = "t2m", ("time", "lat", "lon")
+COORDINATES = {"time": ("time",), "lat": ("lat",), "lon": ("lon",), "cell_area": ("lat", "lon")}
 ATTRIBUTES = {
-    NAME: {"units": "K", "long_name": "2 metre temperature"},
+    NAME: {"units": "K", "long_name": "2 metre temperature", "coordinates": "cell_area"},
     "time": {"units": "hours since 2000-01-01", "calendar": "standard"},
     "lat": {"units": "degrees_north"},
     "lon": {"units": "degrees_east"},
+    "cell_area": {"units": "m2"},
 }
 # The level of deflate in all containers.
 LEVEL = 4
@@ -27,13 +26,6 @@ def list_files(times: int, files: int) -> Iterator[tuple[str, slice]]:
     each = times // files
     for number in range(files):
         yield f"{NAME}_{number:04}.nc", slice(number * each, (number + 1) * each)
-
-
-def write_file(file: "h5py.File", array: "np.ndarray", coordinates: Mapping[str, "np.ndarray"], data: Data) -> None:
-    """Write an array and its coordinates to an empty HDF5 file, in the layout of the source."""
-    chunks = tuple(map(min, array.shape, parse_sides(data.chunks)))
-    deflate = {"compression": "gzip", "compression_opts": LEVEL} if data.compression == "deflate" else {}
-    write_variables(file, coordinates, {"data": array, "chunks": chunks, **deflate})
 
 
 def write_variables(
@@ -49,12 +41,16 @@ def write_variables(
     Returns:
         The array.
     """
-    for name, axis in coordinates.items():
-        file[name] = axis
+    for name in AXES:
+        file[name] = coordinates[name]
         file[name].make_scale(name)
+    others = [name for name in COORDINATES if name not in AXES]
+    for name in others:
+        file[name] = coordinates[name]
+    file.create_dataset(NAME, **options)
+    for name in (*others, NAME):
+        for number, axis in enumerate(COORDINATES.get(name, AXES)):
+            file[name].dims[number].attach_scale(file[axis])
+    for name in (*COORDINATES, NAME):
         file[name].attrs.update(ATTRIBUTES[name])
-    dataset = file.create_dataset(NAME, **options)
-    dataset.attrs.update(ATTRIBUTES[NAME])
-    for number, name in enumerate(AXES):
-        dataset.dims[number].attach_scale(file[name])
-    return dataset
+    return file[NAME]

@@ -26,9 +26,7 @@ def make_values(shape: tuple[int, int, int], index: Index, seed: int) -> np.ndar
 
 
 def make_coordinates(shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """Return the coordinates of each axis: hours since 2000, and degrees of latitude and longitude."""
-    return {
-        "time": np.arange(shape[0], dtype="i8"),
-        "lat": np.linspace(-90, 90, shape[1], dtype="f8"),
-        "lon": np.linspace(0, 360, shape[2], endpoint=False, dtype="f8"),
-    }
+    """Return hours since 2000, degrees of latitude and longitude, and the area in m² of each cell of their grid."""
+    lat, lon = np.linspace(-90, 90, shape[1]), np.linspace(0, 360, shape[2], endpoint=False)
+    area = np.broadcast_to(1e10 * np.cos(np.radians(lat))[:, None] / shape[2], shape[1:]).astype("f4")
+    return {"time": np.arange(shape[0], dtype="i8"), "lat": lat, "lon": lon, "cell_area": area}

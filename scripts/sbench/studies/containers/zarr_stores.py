@@ -10,7 +10,7 @@ from sbench.drivers.requests import merge_ranges
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.studies.containers.base import Container, Target, get_client
-from sbench.studies.containers.netcdf import ATTRIBUTES, AXES, LEVEL, NAME
+from sbench.studies.containers.netcdf import ATTRIBUTES, AXES, COORDINATES, LEVEL, NAME
 from sbench.studies.containers.selections import Index, format_sides
 from sbench.studies.containers.settings import SAME, UNSET
 
@@ -121,7 +121,8 @@ def write_group(group: "zarr.Group", target: Target) -> None:
 
     grid = target.grid
     for name, axis in values.make_coordinates(grid.shape).items():
-        held = group.create_array(name, shape=axis.shape, dtype=axis.dtype, chunks=axis.shape, dimension_names=(name,))
+        options = {"dtype": axis.dtype, "chunks": axis.shape, "dimension_names": COORDINATES[name]}
+        held = group.create_array(name, shape=axis.shape, **options)
         held[...] = axis
         held.attrs.update(ATTRIBUTES[name])
     options = {"chunks": grid.chunks, "shards": grid.shards or None, "dimension_names": AXES}
