@@ -81,6 +81,7 @@ def plan(**levels: object) -> tuple[list, list]:
         ({"opening": "open_mfdataset"}, "opening open_mfdataset does not apply to zarr"),
         ({"container": "hdf5", "client": "ros3", "opening": "xarray"}, "xarray does not read files with client ros3"),
         ({"container": "hdf5", "concurrency": 4}, "concurrency and threads are options of zarr"),
+        ({"container": "hdf5-repacked", "client": "h5coro"}, "client h5coro does not read hdf5-repacked"),
         ({"coalescing": "0KiB-1MiB"}, "coalescing is an option of zarr for shards"),
         ({"workers": "threads-2"}, "Dask has workers, and only xarray uses it"),
         ({"container": "parquet", "access": "walk"}, "a table has no tree of metadata"),
@@ -186,6 +187,30 @@ def test_each_level_is_in_force(newest, levels):
     assert effective["codec"] == levels.get("codec", "deflate")
     assert record["seconds"].keys() == {"total", "open"} | ({"convert"} if levels["container"] != "hdf5" else set())
     assert list_files(here) == before, "something is left in the store"
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        {"container": "hdf5", "client": "h5coro"},
+        {"container": "hdf5", "opening": "open_mfdataset"},
+        {"container": "kerchunk-json"},
+        {"container": "zarr", "opening": "xarray", "workers": "threads-2"},
+    ],
+    ids=lambda levels: "-".join(levels.values()),
+)
+def test_no_module_is_imported_in_the_time_of_a_read(newest, levels):
+    here = newest(**levels)
+    here.pretend(
+        "from sbench.probe import slowed\nfrom sbench.probe.conversation import Step\nbefore, new = set(), set()\n"
+        "start, end, report = Step.open_window, Step.close_window, slowed.report_waited\n"
+        "Step.open_window = lambda step, **options: [start(step, **options), new.clear(), before.update(sys.modules)]\n"
+        "Step.close_window = lambda step: [end(step), new.update({*sys.modules} - before)][0]\n"
+        "slowed.report_waited = lambda *waited: report(*waited) | {'imported': len(new)}"
+    )
+    record = here.measure()
+    assert (record["status"], record["reasons"]) == ("done", [])
+    assert record["work"]["imported"] == 0
 
 
 @pytest.mark.parametrize("container", ["zarr-shards", "icechunk-virtual", "kerchunk-json"])

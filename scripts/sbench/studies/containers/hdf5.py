@@ -85,6 +85,8 @@ class Repacked(Files):
     """The files repacked: with pages, which keep all metadata together, and other chunks or another codec."""
 
     needs = ("obstore",)
+    # Files with pages have a superblock of version 3, which h5coro does not read.
+    clients = ("s3fs", "ros3", "remfile")
     is_made = converts = True
 
     def list_addresses(self, target: Target) -> list[str]:
