@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sbench.drivers import kerchunk, native
 from sbench.stores.s3 import ENDPOINT
 from sbench.studies.containers.base import Target
+from sbench.studies.containers.netcdf import NAME
 from sbench.studies.containers.references import open_virtual
 from sbench.studies.containers.selections import Index
 from sbench.studies.containers.zarr_stores import ZarrContainer, write_group
@@ -42,10 +43,17 @@ class Repository(ZarrContainer):
         return repository.readonly_session("main").store
 
     def forecast_requests(self, target: Target, parts: Sequence[Index]) -> int | None:
-        """Forecast the requests to open the repository, for a manifest, and one per chunk; only for Icechunk 2."""
+        """Forecast the requests to open the repository, for a manifest, and one per chunk; only for Icechunk 2.
+
+        Small chunks, by default of at most 512 bytes, are part of the manifest.
+        """
         if target.is_local or not importlib.metadata.version("icechunk").startswith("2."):
             return None
-        return _OPENING + bool(parts) + sum(len(target.grid.list_touched(index)) for index in parts)
+        import icechunk
+
+        session, inline = self.open_store(target).session, icechunk.ChunkType.inline
+        chunks = [chunk for index in parts for chunk in target.grid.list_touched(index)]
+        return _OPENING + bool(parts) + sum(session.chunk_type(f"/{NAME}", chunk) != inline for chunk in chunks)
 
     def write_snapshot(self, store: "icechunk.IcechunkStore", target: Target) -> None:
         """Write the array and its coordinates."""

@@ -45,7 +45,7 @@ def measure_cell(step: Step) -> dict:
         if container.is_zarr:
             stack.enter_context(zarr_stores.set_options(target))
         parts = selections.list_parts(settings.cell.access, target.grid.shape, settings.seed)
-        _warm_up(target)
+        _warm_up(target, parts)
         _forget_clients()
         files = _list_files(step.job, target)
         # Before the window opens, so that it counts the CPU seconds and requests of the read alone.
@@ -187,15 +187,13 @@ def _explain_open_files(target: Target) -> Iterator[None]:
         ) from error
 
 
-def _warm_up(target: Target) -> None:
-    """Open the container, or its first file, and read a value, so that the timed read imports no module.
+def _warm_up(target: Target, parts: Sequence[selections.Index]) -> None:
+    """Open the container, or its first file, and read a value or walk it, so that the timed read imports no module.
 
     Otherwise, containers that are converted in this process would need fewer imports than the source files.
     """
-    first = dataclasses.replace(target.cell, files="1")
-    target = dataclasses.replace(target, settings=dataclasses.replace(target.settings, cell=first))
-    with opening.set_workers(target), contextlib.closing(opening.open_container(target)) as opened:
-        opened.read((slice(1),) * 3)
+    first = dataclasses.replace(target.settings, cell=dataclasses.replace(target.cell, files="1"))
+    _Reading(dataclasses.replace(target, settings=first), [(slice(1),) * 3] if parts else []).run()
 
 
 def _forget_clients() -> None:

@@ -31,6 +31,7 @@ class Containers(Study):
         store, client, base = stores.get_store(entry), get_client(cell), cell.opening.partition("+")[0]
         grid, files = plan_grid(cell), int(cell.files)
         reads_files = not container.is_zarr and cell.container != "parquet"
+        caches = reads_files and not store.files and client in ("s3fs", "ros3")
         reasons = {
             "the store of a container must be a folder or S3": (
                 bool({"device", "shell", "share"} & entry.keys()) or not (store.files or store.speaks_s3)
@@ -48,7 +49,7 @@ class Containers(Study):
                 cell.container != "zarr-shards" and cell.shard_chunks != "8x1x1"
             ),
             "only s3fs and ROS3 have a read cache, for hdf5 and hdf5-repacked; set read_cache to default": (
-                cell.read_cache != DEFAULT and not (reads_files and client in ("s3fs", "ros3") and not store.files)
+                cell.read_cache != DEFAULT and not caches
             ),
             f"opening {base} does not apply to {cell.container}": base not in container.openings,
             f"xarray does not read files with client {client}; set client to s3fs": (
@@ -72,6 +73,8 @@ class Containers(Study):
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
+        if caches:
+            yield from drivers.check_levels({"driver": client, "page_buffer": UNSET, "read_cache": cell.read_cache})
         yield from check_distributions(levels, config, list_needs(cell, store.files), f"container {cell.container}")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
@@ -114,7 +117,8 @@ class Containers(Study):
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return the mismatches between a record and its label (METHOD 3, 10, 11). Any mismatch fails the record."""
         given = read_fields(Settings, settings)
-        cell, effective = given.cell, {**manifest["layout"], **record["effective"]}
+        # A driver that reads back no read cache has none.
+        cell, effective = given.cell, {"read_cache": "none", **manifest["layout"], **record["effective"]}
         grid = plan_grid(cell)
         rows = (grid.chunks[0], *grid.shape[1:])
         label = {
