@@ -194,6 +194,17 @@ def test_each_level_is_in_force(newest, levels):
     assert list_files(here) == before, "something is left in the store"
 
 
+@pytest.mark.parametrize("container", ["hdf5", "zarr", "icechunk"])
+def test_nothing_is_left_in_a_folder_of_the_user(newest, container, tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setitem(CONFIG["stores"], "disk", {"kind": "posix", "path": str(folder)})
+    here = newest(container=container, store="disk")
+    before = set(folder.rglob("*"))
+    assert here.measure()["status"] == "done"
+    assert set(folder.rglob("*")) == before > set()
+
+
 @pytest.mark.parametrize(
     "levels",
     [

@@ -125,8 +125,6 @@ def _make_target(job: dict, settings: Settings) -> Iterator[Target]:
     name, location, scratch = hashlib.sha256(job["scratch"].encode()).hexdigest()[:10], job["location"], job["scratch"]
     if stores.get_store(settings.store).files:
         own = Path(location["folder"], f".{name}") if "path" in settings.store else Path(scratch, "container")
-        shutil.rmtree(own, ignore_errors=True)
-        own.mkdir(parents=True)
         place = {"folder": str(own)}
     else:
         place = {"url": f"{location['url']}/{name}", "prefix": f"{location['key']}/{name}"}
@@ -137,17 +135,23 @@ def _make_target(job: dict, settings: Settings) -> Iterator[Target]:
     if not get_container(settings.cell.container).is_made:
         yield target
         return
-    # Imported here, because a library that only reads HDF5 needs no obstore.
-    from sbench.stores import objects
-
+    # Objects may be left over from an earlier attempt that was killed.
+    _remove_container(target)
     try:
-        # Objects may be left over from an earlier attempt that was killed.
-        objects.remove_objects(target.open_objects())
         yield target
     finally:
         with contextlib.suppress(Exception):
-            objects.remove_objects(target.open_objects())
-        shutil.rmtree(place.get("folder", temporary), ignore_errors=True)
+            _remove_container(target)
+
+
+def _remove_container(target: Target) -> None:
+    if target.is_local:
+        shutil.rmtree(target.place["folder"], ignore_errors=True)
+        return
+    # Imported here, because a library that only reads HDF5 needs no obstore.
+    from sbench.stores import objects
+
+    objects.remove_objects(target.open_objects())
 
 
 def _convert(step: Step, target: Target) -> dict:
