@@ -312,3 +312,23 @@ def test_a_conversion_that_may_never_pay_off_has_no_upper_limit():
     assert list(results.describe_payoffs(build_results([1.1] * 6, [2.0] * 6))) == []
     [few] = results.compute_payoffs(build_results([0.5] * 3, [2.0] * 3))
     assert math.isnan(few.low)
+
+
+def test_a_table_distinguishes_a_median_read_that_saves_nothing_from_an_interval_without_a_saving():
+    def get_reads(container_s: list[float]) -> str:
+        [reads] = results.build_payoff_table(build_results(container_s, [2.0] * len(container_s))).frame["reads"]
+        return reads
+
+    assert get_reads([1.1, 1.1, 1.1, 1.1, 1.1, 0.75]) == "∞ [8, ∞]"
+    assert get_reads([1.1] * 6) == "never"
+    assert get_reads([1.1] * 2) == "∞"
+
+
+def test_the_headline_names_all_containers_that_send_the_fewest_requests():
+    run = build_results([0.5] * 6, [2.0] * 6)
+    run.cells["requests"] = 2
+    [(line, _)] = results.describe_fewest(run)
+    assert line == "Fewest requests: the HDF5 files as they are and Zarr for a map (2)."
+    other = build_results([0.5] * 6, [2.0] * 6)
+    other.cells["requests"], other.cells["files"] = 2, ["1", "16"]
+    assert list(results.describe_fewest(other)) == [], "requests for different data were compared"

@@ -36,7 +36,7 @@ class Payoff(NamedTuple):
         cell: the container's cell.
         source: the cell of the source files.
         reads: estimate; infinite if a read saves nothing.
-        low, high: ends of its 95 % confidence interval; NaN with too few blocks. `high` may be infinite.
+        low, high: ends of its 95 % confidence interval, which may be infinite; NaN with too few blocks.
         cost_s, saved_s: medians of the time of the conversion, and of the time that a read saves.
     """
 
@@ -72,26 +72,27 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 def write_headline(run: Results) -> list[Sentence]:
     """Return the headline: the containers with the fewest requests, and the verdict on time."""
-    return [*_describe_fewest(run), headline.write_headline(run)]
+    return [*describe_fewest(run), headline.write_headline(run)]
 
 
-def _describe_fewest(run: Results) -> Iterator[Sentence]:
-    """Yield a sentence on which container sends the fewest requests for each access, if all are in a single place."""
+def describe_fewest(run: Results) -> Iterator[Sentence]:
+    """Yield a sentence on which containers send the fewest requests for each access, if all hold the same array."""
     cells = run.measured[run.measured["requests"].notna()]
-    if cells.empty or cells["container"].nunique() < 2 or len(cells[list(REPORT.places)].drop_duplicates()) > 1:
+    same = [factor.name for factor in REPORT.factors if factor.place or (factor.given and factor.name != "access")]
+    if cells.empty or cells["container"].nunique() < 2 or len(cells[same].drop_duplicates()) > 1:
         return
-    best: dict[str, dict[str, int]] = {}
+    best: dict[tuple[str, ...], dict[str, int]] = {}
     for access, alike in cells.groupby("access", sort=False):
-        first = alike.loc[alike["requests"].idxmin()]
-        best.setdefault(first["container"], {})[str(access)] = int(first["requests"])
+        fewest = alike[alike["requests"] == alike["requests"].min()]
+        best.setdefault(tuple(fewest["container"].unique()), {})[str(access)] = int(fewest["requests"].iloc[0])
     cases = [
         words.fill(
             "fewest case",
-            container=run.names.format_level("container", container),
+            container=prose.format_list(run.names.format_level("container", container) for container in containers),
             accesses=prose.format_list(run.names.format_level("access", access) for access in counts),
             counts=prose.format_span(counts.values(), "{:,}".format),
         )
-        for container, counts in best.items()
+        for containers, counts in best.items()
     ]
     yield words.fill("fewest", cases="; ".join(cases)), ()
 
@@ -258,7 +259,7 @@ def _format_reads(reads: float) -> str:
 
 
 def _format_payoff(payoff: Payoff) -> str:
-    if not math.isfinite(payoff.reads):
+    if math.isinf(payoff.low):
         return "never"
     interval = "" if math.isnan(payoff.low) else f" [{_format_reads(payoff.low)}, {_format_reads(payoff.high)}]"
     return _format_reads(payoff.reads) + interval
