@@ -122,15 +122,16 @@ class Target:
         """Read all source files, and yield the times and the values of blocks of `step` times; the last has fewer."""
         import numpy as np
 
-        first, held = 0, np.empty((0, *self.grid.shape[1:]), "f4")
+        first, held = 0, []
         for number in range(int(self.cell.files)):
             for _, block in self.iter_file(number, step):
-                held = np.concatenate([held, block]) if len(held) else block
-                while len(held) >= step:
-                    yield slice(first, first + step), held[:step]
-                    first, held = first + step, held[step:]
-        if len(held):
-            yield slice(first, first + len(held)), held
+                held.append(block)
+                if sum(map(len, held)) >= step:
+                    rows = np.concatenate(held)
+                    yield slice(first, first + step), rows[:step]
+                    first, held = first + step, [rows[step:]]
+        if len(rows := np.concatenate(held)):
+            yield slice(first, first + len(rows)), rows
 
     def sync(self) -> None:
         """Sync a converted container to disk. In an object store, acknowledged objects are already durable."""

@@ -68,6 +68,9 @@ class Containers(Study):
                 base == opening.LIBRARY and cell.workers != UNSET
             ),
             f"{files} files do not divide {grid.shape[0]} times evenly": grid.shape[0] % files,
+            f"{cell.container} needs files of whole chunks; choose files of a multiple of {grid.chunks[0]} times": (
+                container.is_made and not container.converts and files > 1 and grid.shape[0] // files % grid.chunks[0]
+            ),
             f"{cell.access} needs more than {grid.shape[0]} times": (
                 selections.count_drawn(cell.access) > grid.shape[0]
             ),

@@ -11,7 +11,7 @@ from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.studies.containers.base import Container, Target, get_client
 from sbench.studies.containers.netcdf import ATTRIBUTES, AXES, COORDINATES, LEVEL, NAME
-from sbench.studies.containers.selections import Index, format_sides
+from sbench.studies.containers.selections import Grid, Index, format_sides
 from sbench.studies.containers.settings import SAME, UNSET
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import zarr
 
 _GAP, _MAXIMUM = "array.sharding_coalesce_max_gap_bytes", "array.sharding_coalesce_max_bytes"
+# Bytes of values that the conversion writes per call.
+_BLOCK = 32 * 2**20
 # Zarr's names of the codecs, and the settings that the study writes with.
 _CODECS = {"gzip": "deflate", "zlib": "deflate", "numcodecs.zlib": "deflate"}
 # The client of each class of stores.
@@ -130,7 +132,10 @@ def write_group(group: "zarr.Group", target: Target) -> None:
         NAME, shape=grid.shape, dtype="float32", compressors=_build_codec(target), filters=None, **options
     )
     array.attrs.update(ATTRIBUTES[NAME])
-    for times, block in target.iter_blocks((grid.shards or grid.chunks)[0]):
+    step = (grid.shards or grid.chunks)[0]
+    # Write several chunks per call, because zarr writes the chunks of a call concurrently.
+    step *= max(1, _BLOCK // Grid(grid.shape, (step, *grid.shape[1:])).chunk_bytes)
+    for times, block in target.iter_blocks(step):
         array[times] = block
 
 
