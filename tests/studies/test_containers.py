@@ -88,7 +88,7 @@ def plan(**levels: object) -> tuple[list, list]:
         ({"workers": "threads-2"}, "Dask has workers, and only xarray uses it"),
         ({"container": "parquet", "access": "walk"}, "a table has no tree of metadata"),
         ({"files": 5}, "5 files do not divide 32 times evenly"),
-        ({"container": "icechunk-virtual", "files": 8, "chunks": "3x2x2"}, "icechunk-virtual needs files of whole chunks"),
+        ({"container": "icechunk-virtual", "files": 8, "chunks": "3x2x2"}, "needs files of whole chunks; choose files"),
         ({"access": "rows-33"}, "rows-33 needs more than 32 times"),
         ({"access": "windows-18"}, "windows-18 needs more than 32 times"),
         (
