@@ -330,6 +330,7 @@ def test_the_headline_names_all_containers_that_send_the_fewest_requests():
     run.cells["requests"] = 2
     [(line, _)] = results.describe_fewest(run)
     assert line == "Fewest requests: the HDF5 files as they are and Zarr for a map (2)."
-    other = build_results([0.5] * 6, [2.0] * 6)
-    other.cells["requests"], other.cells["files"] = 2, ["1", "16"]
-    assert list(results.describe_fewest(other)) == [], "requests for different data were compared"
+    for factor in ("files", "access"):
+        other = build_results([0.5] * 6, [2.0] * 6)
+        other.cells["requests"], other.cells[factor] = 2, ["map", "all"]
+        assert list(results.describe_fewest(other)) == [], "requests for different data or accesses were compared"

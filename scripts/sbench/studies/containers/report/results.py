@@ -79,12 +79,13 @@ def describe_fewest(run: Results) -> Iterator[Sentence]:
     """Yield a sentence on which containers send the fewest requests for each access, if all hold the same array."""
     cells = run.measured[run.measured["requests"].notna()]
     same = [factor.name for factor in REPORT.factors if factor.place or (factor.given and factor.name != "access")]
-    if cells.empty or cells["container"].nunique() < 2 or len(cells[same].drop_duplicates()) > 1:
+    if len(cells[same].drop_duplicates()) > 1:
         return
     best: dict[tuple[str, ...], dict[str, int]] = {}
     for access, alike in cells.groupby("access", sort=False):
         fewest = alike[alike["requests"] == alike["requests"].min()]
-        best.setdefault(tuple(fewest["container"].unique()), {})[str(access)] = int(fewest["requests"].iloc[0])
+        if alike["container"].nunique() > 1:
+            best.setdefault(tuple(fewest["container"].unique()), {})[str(access)] = int(fewest["requests"].iloc[0])
     cases = [
         words.fill(
             "fewest case",
@@ -94,7 +95,8 @@ def describe_fewest(run: Results) -> Iterator[Sentence]:
         )
         for containers, counts in best.items()
     ]
-    yield words.fill("fewest", cases="; ".join(cases)), ()
+    if cases:
+        yield words.fill("fewest", cases="; ".join(cases)), ()
 
 
 def describe_requests(run: Results) -> Iterator[Sentence]:
