@@ -42,6 +42,8 @@ _LIBRARY = "containers"
 _BUCKET = "bucket"
 # Releases of Python for the newest zarr, Icechunk and VirtualiZarr.
 _PYTHONS = ("3.13", "3.12")
+# Older releases, without kerchunk's references in Parquet.
+_OLDER = "envs/readers.lock"
 
 
 class _Trial(NamedTuple):
@@ -52,6 +54,7 @@ class _Trial(NamedTuple):
     patterns: Sequence[Pattern]
     files: Files
     local_files: list[Path]
+    merges: bool
 
 
 def parse_containers(text: str) -> list[str]:
@@ -118,14 +121,14 @@ def _make_advice(
     path = folder / "containers.json"
     if path.exists() and read_json(path)["question"] != question:
         raise Problem(f"{folder} answers another question, or its files have changed since; choose another --name")
-    python = _ensure_python(folder)
+    python, merges = _ensure_python(folder)
     scratch = (Path(query.scratch, query.name or question) if query.scratch else folder / "scratch").resolve()
     scratch.mkdir(parents=True, exist_ok=True)
     copies.expect_room(scratch, sum(source.bytes for source in some) * (2 + 3 * MOST_COPIES))
     local_files = container_files.link_files(some, scratch / _BUCKET / ORIGINAL_KEY)
     with start_session(python, scratch / _BUCKET, place.store["network"]) as session:
         files = _describe_files(session, contents, local_files)
-        trial = _Trial(session, contents, patterns, files, local_files)
+        trial = _Trial(session, contents, patterns, files, local_files, merges)
         measured = _measure_forms(trial, containers, place, repeats, scratch)
     write_json(path, {"question": question, **measured.build_record()})
     return format_advice(measured, files, contents, patterns), path
@@ -163,8 +166,12 @@ def _find_place(query: Query, at: dict | None, some: Sequence[Source]) -> Place:
     return find_place(None, given, at, some)
 
 
-def _ensure_python(folder: Path) -> str:
-    """Build the library that converts and reads, if necessary, and return the path of its Python interpreter."""
+def _ensure_python(folder: Path) -> tuple[str, bool]:
+    """Build the library that converts and reads, if necessary.
+
+    Returns:
+        The path of its Python interpreter, and whether its zarr merges requests.
+    """
     spec = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/containers.lock"}
     if sys.version_info < (3, 12):
         for release in _PYTHONS:
@@ -173,13 +180,13 @@ def _ensure_python(folder: Path) -> str:
                 spec["python"] = release
                 break
         else:
-            spec["lock"] = "envs/readers.lock"
+            spec["lock"] = _OLDER
             print("note: Python 3.12 or later was not found, so that older releases are used: zarr 3.1, Icechunk 1")
     artefact = folder / "environments" / f"{_LIBRARY}.json"
     words = ("--library", _LIBRARY, "--spec", json.dumps(spec), "--out", str(artefact))
     if subprocess.run(build_command("build_library", *words), stdout=sys.stderr, check=False).returncode:
         raise Problem("the build of the reading library failed; see the reason in the lines above")
-    return read_json(artefact)["python"]
+    return read_json(artefact)["python"], spec["lock"] != _OLDER
 
 
 def _describe_files(session: Session, contents: Contents, local_files: Sequence[Path]) -> Files:
@@ -246,7 +253,9 @@ def _forecast(trial: _Trial, form: Form, probe: Sequence[Read], place: Place) ->
             container_forms.count_touched(Form(ORIGINAL), array, pattern)[0] for array in trial.contents.arrays
         )
         opening = max(0, read.requests - touched)
-        forecasts.append(container_forms.forecast_form(form, trial.contents, pattern, place.network, opening))
+        forecasts.append(
+            container_forms.forecast_form(form, trial.contents, pattern, place.network, opening, trial.merges)
+        )
     return forecasts
 
 

@@ -80,7 +80,9 @@ class Measured:
 
 
 def format_forecast(measured: Measured, name: str) -> str:
-    """Format the forecast of a form as a line."""
+    """Format the forecast of a form as a line. The cache of s3fs is not forecast."""
+    if measured.forms[name].cache:
+        return f"{name}: s3fs with {measured.forms[name].cache}"
     parts = [
         f"{pattern.name} {forecast.requests:,.0f} requests, {sizes.format_size(round(forecast.bytes))}"
         for pattern, forecast in zip(measured.patterns, measured.forecasts[name], strict=True)
@@ -162,7 +164,9 @@ def _list_notes(measured: Measured) -> list[str]:
             times = [block[name][number].seconds for block in measured.choosing if name in block]
             of_time = f", {_SECONDS.format(pd.Series(times).median())}" if times else ""
             forecast = (
-                "" if name == measured.base.name else f" ({measured.forecasts[name][number].requests:,.0f} by forecast)"
+                ""
+                if measured.forms[name].container == ORIGINAL
+                else f" ({measured.forecasts[name][number].requests:,.0f} by forecast)"
             )
             parts.append(f"{pattern.name} {read.requests:,} requests{forecast}{of_time}")
         notes.append(f"{name}{_describe_chunks(measured.forms[name])}: {'; '.join(parts)}")

@@ -89,14 +89,14 @@ def build_opening(form: Form, files: Files) -> str:
             "import xarray\n"
             'protocols = {"remote_protocol": "s3", "target_protocol": "s3"}\n'
             'options = {"use_zarr_fill_value_as_mask": False}\n'
-            f'data = xarray.open_dataset("s3://{at}", engine="kerchunk", chunks={{}}, storage_options=protocols, '
+            f'data = xarray.open_dataset("s3://{at}", engine="kerchunk", storage_options=protocols, '
             "open_dataset_options=options)\n"
         )
     if form.container in ("zarr", "zarr-shards"):
         return (
             "import obstore.store, xarray, zarr.storage\n"
             f'store = obstore.store.S3Store("{files.bucket}", prefix="{form.key}")\n'
-            "data = xarray.open_zarr(zarr.storage.ObjectStore(store, read_only=True))\n"
+            "data = xarray.open_zarr(zarr.storage.ObjectStore(store, read_only=True), chunks=None, zarr_format=3)\n"
         )
     authorised = ""
     lines = "import icechunk, xarray\n" + _build_storage(form, files)
@@ -106,7 +106,7 @@ def build_opening(form: Form, files: Files) -> str:
         authorised = ", authorize_virtual_chunk_access=rights"
     return (
         f"{lines}repository = icechunk.Repository.open(storage{authorised})\n"
-        'data = xarray.open_zarr(repository.readonly_session("main").store, consolidated=False)\n'
+        'data = xarray.open_zarr(repository.readonly_session("main").store, chunks=None, consolidated=False)\n'
     )
 
 

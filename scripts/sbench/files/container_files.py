@@ -48,6 +48,8 @@ class Contents:
         arrays: the arrays that can be converted.
         dropped: names of the other datasets in the group, except the scales of the arrays' dimensions.
         is_named: whether the arrays have dimension scales.
+        coordinates: sizes in bytes of the coordinates that belong to the scales.
+        times: number of coordinates that xarray decodes as times.
         left_out: a sentence for each dataset that cannot be converted.
     """
 
@@ -55,6 +57,8 @@ class Contents:
     arrays: list[Array]
     dropped: list[str]
     is_named: bool
+    coordinates: list[int]
+    times: int
     left_out: list[str]
 
     @property
@@ -120,7 +124,11 @@ def read_contents(files: Sequence[Source], patterns: Sequence[str]) -> Contents:
         kept = {array.name for array in arrays}
         scales = {scale for array in arrays for scale in _list_scales(file[f"{group}/{array.name}"])}
         members = [name for name, member in file[group].items() if isinstance(member, h5py.Dataset)]
-        return Contents(group, arrays, [name for name in members if name not in kept | scales], bool(first), left_out)
+        dropped = [name for name in members if name not in kept | scales]
+        coordinates = [file[group][name] for name in sorted(scales) if name in members]
+        times = sum(" since " in str(coordinate.attrs.get("units", "")) for coordinate in coordinates)
+        held = [coordinate.size * coordinate.dtype.itemsize for coordinate in coordinates]
+        return Contents(group, arrays, dropped, bool(first), held, times, left_out)
 
 
 def _find_obstacle(dataset: h5py.Dataset) -> str:

@@ -24,15 +24,13 @@ _SHARD = 2**24
 _BLOCKCACHE = 'cache_type="blockcache", block_size=1048576'
 # Requests in flight with which zarr reads by default (async.concurrency); HDF5 sends requests one after the other.
 _IN_FLIGHT = 10
-# Requests to open a container with xarray, without its coordinates, and whether coordinates are requested at the open.
-_OPENING = {
-    "kerchunk-json": (2, 0),
-    "kerchunk-parquet": (2, 2),
-    "icechunk-virtual": (9, 1),
-    "icechunk": (9, 1),
-    "zarr": (1, 1),
-    "zarr-shards": (1, 1),
-}
+# Requests of icechunk to open a repository, and the largest chunk in bytes that it stores in a manifest.
+_REPOSITORY, _INLINE = 5, 512
+# Requests of xarray's engine kerchunk for references in JSON, which it loads three times, and of fsspec for a file of
+# references in Parquet.
+_JSON, _PARQUET = 6, 2
+# Requests of xarray for a coordinate of times in addition to its values: for the first and the last value.
+_TIMES = 2
 
 
 class Forecast(NamedTuple):
@@ -164,7 +162,9 @@ def _choose_shard(contents: Contents, name: str, chunks: tuple[int, ...]) -> tup
     raise AssertionError("the cycle does not end")
 
 
-def forecast_form(form: Form, contents: Contents, pattern: Pattern, network: Mapping, opening: float = 0) -> Forecast:
+def forecast_form(
+    form: Form, contents: Contents, pattern: Pattern, network: Mapping, opening: int = 0, merges: bool = True
+) -> Forecast:
     """Forecast what it takes to open a container and to read a part of all its arrays.
 
     Args:
@@ -173,13 +173,12 @@ def forecast_form(form: Form, contents: Contents, pattern: Pattern, network: Map
         pattern: the access.
         network: network settings, as in a store's configuration entry.
         opening: for HDF5 files, the requests to open them.
+        merges: whether zarr merges requests for the chunks of a shard (3.3 and later).
     """
-    fixed, of_axis = _OPENING.get(form.container, (opening, 0))
-    axes = {len(array.kind.shape) for array in contents.arrays} if contents.is_named else {0}
-    opened = fixed + of_axis * max(axes)
+    opened = opening if form.container in (ORIGINAL, REPACKED) else count_opening(form, contents)
     touched, size = 0, 0.0
     for array in contents.arrays:
-        pieces, fetched = count_touched(form, array, pattern)
+        pieces, fetched = count_touched(form, array, pattern, merges)
         touched, size = touched + pieces, size + fetched
     in_flight = 1 if form.container in (ORIGINAL, REPACKED) else min(_IN_FLIGHT, max(1, touched))
     latency, rate = chunking.compute_price(network)
@@ -187,7 +186,24 @@ def forecast_form(form: Form, contents: Contents, pattern: Pattern, network: Map
     return Forecast(opened + touched, size, seconds)
 
 
-def count_touched(form: Form, array: Array, pattern: Pattern) -> tuple[int, float]:
+def count_opening(form: Form, contents: Contents) -> int:
+    """Return the number of requests with which xarray opens references, a repository or a store.
+
+    xarray reads all coordinates when it opens a container. References of all arrays, or the manifests of a repository,
+    are read with the first chunk of an array.
+    """
+    arrays, coordinates = len(contents.arrays), len(contents.coordinates)
+    match form.container:
+        case "kerchunk-json":
+            return _JSON
+        case "kerchunk-parquet":
+            return _PARQUET * (1 + coordinates + arrays)
+        case "icechunk" | "icechunk-virtual":
+            return _REPOSITORY + coordinates + sum(size > _INLINE for size in contents.coordinates) + arrays
+    return 1 + coordinates + _TIMES * contents.times
+
+
+def count_touched(form: Form, array: Array, pattern: Pattern, merges: bool = True) -> tuple[int, float]:
     """Return the number of requests for the chunks that an access touches, and the size of these chunks in bytes."""
     chunks = tuple(form.chunks.get(array.name) or array.kind.chunks or (min(array.rows), *array.kind.shape[1:]))
     spans = pattern.build_spans(array.kind.shape, [0.5] * len(array.kind.shape))
@@ -195,5 +211,9 @@ def count_touched(form: Form, array: Array, pattern: Pattern) -> tuple[int, floa
     pieces = zarr_stores.count_requests(whole, spans)
     size = pieces * math.prod(chunks) * array.kind.item * array.kind.stored
     if form.shards:
-        pieces = zarr_stores.count_requests(whole._replace(shards=tuple(form.shards[array.name])), spans)
+        shards = tuple(form.shards[array.name])
+        pieces = zarr_stores.count_requests(whole._replace(shards=shards), spans)
+        # Merged, the chunks of a shard take a request, and its index another.
+        number = zarr_stores.count_requests(whole._replace(chunks=shards), spans)
+        pieces = min(pieces, 2 * number) if merges else pieces
     return pieces, size
