@@ -43,7 +43,7 @@ _BUCKET = "bucket"
 # Releases of Python for the newest zarr, Icechunk and VirtualiZarr.
 _PYTHONS = ("3.13", "3.12")
 # Older releases, without kerchunk's references in Parquet.
-_OLDER = "envs/readers.lock"
+_NEWEST, _OLDER = "envs/containers.lock", "envs/readers.lock"
 
 
 class _Trial(NamedTuple):
@@ -127,11 +127,13 @@ def _make_advice(
     copies.expect_room(scratch, sum(source.bytes for source in some) * (2 + 3 * MOST_COPIES))
     local_files = container_files.link_files(some, scratch / _BUCKET / ORIGINAL_KEY)
     with start_session(python, scratch / _BUCKET, place.store["network"]) as session:
-        files = _describe_files(session, contents, local_files)
+        files = describe_files(session, contents, local_files)
         trial = _Trial(session, contents, patterns, files, local_files, merges)
         measured = _measure_forms(trial, containers, place, repeats, scratch)
+    for text in measured.left_out:
+        print(f"left out: {text}")
     write_json(path, {"question": question, **measured.build_record()})
-    return format_advice(measured, files, contents, patterns), path
+    return format_advice(measured, files, contents), path
 
 
 ORIGINAL_KEY = Form(ORIGINAL).key
@@ -166,22 +168,27 @@ def _find_place(query: Query, at: dict | None, some: Sequence[Source]) -> Place:
     return find_place(None, given, at, some)
 
 
+def choose_library() -> dict[str, str]:
+    """Return the specification of the library that converts and reads; without Python 3.12, with older releases."""
+    spec = {"kind": "wheel", "hdf5": "2.1.1"}
+    if sys.version_info >= (3, 12):
+        return spec | {"lock": _NEWEST}
+    for release in _PYTHONS:
+        with contextlib.suppress(Problem):
+            find_python(release)
+            return spec | {"lock": _NEWEST, "python": release}
+    return spec | {"lock": _OLDER}
+
+
 def _ensure_python(folder: Path) -> tuple[str, bool]:
     """Build the library that converts and reads, if necessary.
 
     Returns:
         The path of its Python interpreter, and whether its zarr merges requests.
     """
-    spec = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/containers.lock"}
-    if sys.version_info < (3, 12):
-        for release in _PYTHONS:
-            with contextlib.suppress(Problem):
-                find_python(release)
-                spec["python"] = release
-                break
-        else:
-            spec["lock"] = _OLDER
-            print("note: Python 3.12 or later was not found, so that older releases are used: zarr 3.1, Icechunk 1")
+    spec = choose_library()
+    if spec["lock"] == _OLDER:
+        print("note: Python 3.12 or later was not found, so that older releases are used: zarr 3.1, Icechunk 1")
     artefact = folder / "environments" / f"{_LIBRARY}.json"
     words = ("--library", _LIBRARY, "--spec", json.dumps(spec), "--out", str(artefact))
     if subprocess.run(build_command("build_library", *words), stdout=sys.stderr, check=False).returncode:
@@ -189,7 +196,7 @@ def _ensure_python(folder: Path) -> tuple[str, bool]:
     return read_json(artefact)["python"], spec["lock"] != _OLDER
 
 
-def _describe_files(session: Session, contents: Contents, local_files: Sequence[Path]) -> Files:
+def describe_files(session: Session, contents: Contents, local_files: Sequence[Path]) -> Files:
     """Return the files with the names of the dimension along which they are joined."""
     name = contents.largest.name
     single = Files(_BUCKET, 1, contents.group, contents.dropped, is_named=contents.is_named)
@@ -252,7 +259,8 @@ def _forecast(trial: _Trial, form: Form, probe: Sequence[Read], place: Place) ->
         touched = sum(
             container_forms.count_touched(Form(ORIGINAL), array, pattern)[0] for array in trial.contents.arrays
         )
-        opening = max(0, read.requests - touched)
+        # Each file takes a request at least; s3fs reads small files with a single one.
+        opening = max(len(trial.local_files), read.requests - touched)
         forecasts.append(
             container_forms.forecast_form(form, trial.contents, pattern, place.network, opening, trial.merges)
         )
@@ -322,7 +330,7 @@ def _measure_blocks(
 ) -> list[dict[str, list[Read]]]:
     """Read containers in blocks, each with all containers in random order, at the same new places.
 
-    A container whose values differ from those of the files, or that cannot be read, is left out, with the reason.
+    A container whose values differ from the files, or that cannot be read, is left out, with the reason.
     """
     blocks = []
     for _ in range(number):

@@ -90,10 +90,9 @@ def format_forecast(measured: Measured, name: str) -> str:
     return f"{name}: {'; '.join(parts)} by forecast"
 
 
-def format_advice(measured: Measured, files: Files, contents: Contents, patterns: Sequence[Pattern]) -> list[str]:
+def format_advice(measured: Measured, files: Files, contents: Contents) -> list[str]:
     """Format the advice: whether to convert, how to open, the gain, notes, and the code of the conversion."""
     notes = [f"note:   {text}" for text in _list_notes(measured)]
-    notes += [f"left out: {text}" for text in measured.left_out]
     verdict, gain = judge_blocks(measured)
     form = measured.forms[measured.chosen] if verdict == Outcome.FASTER else measured.base
     convert = "no, leave the files as they are"

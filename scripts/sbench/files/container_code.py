@@ -3,7 +3,6 @@
 The code is measured as it is printed. It imports modules in its first lines.
 """
 
-import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,18 @@ _SUFFIXES |= {"icechunk": "icechunk", "zarr": "zarr", "zarr-shards": "zarr"}
 # What h5netcdf calls the axes of files without dimension scales.
 _UNNAMED = ', phony_dims="access"'
 _JOINED = 'data_vars="minimal", coords="minimal", compat="override", join="override"'
+
+# VirtualiZarr sets fill values in references to HDF5's default, 0, which xarray would mask in place of _FillValue.
+_SET_FILL = """for name in [name for name in references if name.endswith(".zarray")]:
+    node, attributes = [references[key] for key in (name, name.replace(".zarray", ".zattrs"))]
+    is_text = isinstance(node, str)
+    node, attributes = [json.loads(one) for one in (node, attributes)] if is_text else (node, attributes)
+    fill = attributes.get("_FillValue")
+    node["fill_value"] = fill if fill == fill else "NaN"
+    references[name] = json.dumps(node) if is_text else node
+with open(path, "w") as file:
+    json.dump(content, file)
+"""
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,7 @@ def build_opening(form: Form, files: Files) -> str:
         return (
             "import xarray\n"
             'protocols = {"remote_protocol": "s3", "target_protocol": "s3"}\n'
-            'options = {"use_zarr_fill_value_as_mask": False}\n'
-            f'data = xarray.open_dataset("s3://{at}", engine="kerchunk", storage_options=protocols, '
-            "open_dataset_options=options)\n"
+            f'data = xarray.open_dataset("s3://{at}", engine="kerchunk", storage_options=protocols)\n'
         )
     if form.container in ("zarr", "zarr-shards"):
         return (
@@ -198,12 +207,16 @@ def _build_indexing(form: Form, files: Files) -> str:
             + "data.vz.to_icechunk(session.store)\n"
             + 'session.commit("indexed")\n'
         )
-    kind = form.container.removeprefix("kerchunk-")
-    recursive = ", recursive=True" if kind == "parquet" else ""
-    return code + (
-        f'data.vz.to_kerchunk("{form.key}", format="{kind}")\n'
-        f's3fs.S3FileSystem().put("{form.key}", "{posixpath.join(files.bucket, form.key)}"{recursive})\n'
-    )
+    code = code.replace("import obstore", "import json, obstore", 1)
+    if form.container == "kerchunk-json":
+        code += f'path = "{form.key}"\ncontent = data.vz.to_kerchunk(format="dict")\nreferences = content["refs"]\n'
+    else:
+        code += (
+            f'path = "{form.key}/.zmetadata"\ndata.vz.to_kerchunk("{form.key}", format="parquet")\n'
+            'content = json.load(open(path))\nreferences = content["metadata"]\n'
+        )
+    recursive = ", recursive=True" if form.container == "kerchunk-parquet" else ""
+    return f'{code}{_SET_FILL}s3fs.S3FileSystem().put("{form.key}", "{files.bucket}/{form.key}"{recursive})\n'
 
 
 def _build_storage(form: Form, files: Files) -> str:

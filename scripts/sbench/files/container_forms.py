@@ -179,6 +179,8 @@ def forecast_form(
     touched, size = 0, 0.0
     for array in contents.arrays:
         pieces, fetched = count_touched(form, array, pattern, merges)
+        # Icechunk reads small chunks together with a manifest.
+        pieces = 0 if form.container == "icechunk" and fetched <= pieces * _INLINE else pieces
         touched, size = touched + pieces, size + fetched
     in_flight = 1 if form.container in (ORIGINAL, REPACKED) else min(_IN_FLIGHT, max(1, touched))
     latency, rate = chunking.compute_price(network)

@@ -51,7 +51,7 @@ class Session:
         return self._ask("convert", code=code)["seconds"]
 
     def compare(self, code: str, original: str, files: Sequence[Path], names: Sequence[str]) -> None:
-        """Compare the values of a container with those of files.
+        """Compare the values of a container with the values of files.
 
         Raises:
             Problem: values differ, or cannot be read.

@@ -56,7 +56,7 @@ def parse_patterns(texts: Sequence[str], share: str) -> list[Pattern]:
 
     Args:
         texts: an access pattern, or several separated by semicolons, with or without shares.
-        share: percentages such as "70,30"; an empty string for equal shares, or those in `texts`.
+        share: percentages such as "70,30"; an empty string for equal shares, or the shares in `texts`.
 
     Raises:
         Problem: a pattern is unknown or repeated, or the shares do not match the patterns or do not add up to 100.

@@ -61,7 +61,7 @@ def _convert(code: str) -> dict:
 
 
 def _compare(code: str, original: str, files: Sequence[str], names: Sequence[str]) -> dict:
-    """Compare all values of datasets and their coordinates with those of the files on this machine.
+    """Compare all values of datasets and their coordinates with the files on this machine.
 
     Returns:
         {"difference": reason}, which is empty if all values are equal.
