@@ -1,5 +1,6 @@
 """Advice on containers for files that are read in several ways."""
 
+import ast
 import itertools
 import json
 import random
@@ -274,6 +275,18 @@ def test_nothing_is_recommended_without_a_proof(measured, outcome, words):
 
 
 # The code, and a whole run.
+
+
+def test_names_in_files_are_text_in_the_code():
+    name = 'a"); print("b'
+    files = Files("bucket", 2, f"/{name}", [name], name, name)
+    for container in CONTAINERS:
+        form = Form(container, "wanted", {name: (1, 2)} if container in container_code.WRITTEN else {})
+        for code in (container_code.build_opening(form, files), container_code.build_conversion(form, files)):
+            called = {
+                node.func.id for node in ast.walk(ast.parse(code)) if isinstance(getattr(node, "func", 0), ast.Name)
+            }
+            assert "print" not in called
 
 
 @pytest.mark.late

@@ -121,16 +121,16 @@ def build_opening(form: Form, files: Files) -> str:
 
 def build_joining(source: str, files: Files) -> str:
     """Return an expression that opens HDF5 files as one dataset of xarray; `source` is an expression for the files."""
-    group = f', group="{files.group}"' if files.group != "/" else ""
+    group = f", group={files.group!r}" if files.group != "/" else ""
     unnamed = "" if files.is_named else _UNNAMED
     dropped = f", drop_variables={_format_names(files.dropped)}" if files.dropped else ""
-    joined = f', combine="nested", concat_dim="{files.dimension}", {_JOINED}' if files.number > 1 else ""
+    joined = f', combine="nested", concat_dim={files.dimension!r}, {_JOINED}' if files.number > 1 else ""
     return f'xarray.open_mfdataset({source}, engine="h5netcdf"{group}{unnamed}{dropped}{joined})'
 
 
 def build_virtual_opening(files: Files) -> str:
     """Return code that indexes the files as a list `parts`, a virtual dataset for each file."""
-    group = f', group="{files.group}"' if files.group != "/" else ""
+    group = f", group={files.group!r}" if files.group != "/" else ""
     dropped = f"drop_variables={_format_names(files.dropped)}" if files.dropped else ""
     return (
         "import obstore.store, s3fs, xarray\n"
@@ -186,7 +186,7 @@ def build_conversion(form: Form, files: Files) -> str:
 def _build_indexing(form: Form, files: Files) -> str:
     code = build_virtual_opening(files)
     if files.number > 1:
-        dimension = f'"{files.virtual_dimension}"'
+        dimension = repr(files.virtual_dimension)
         code += f'data = xarray.concat(parts, {dimension}, {_JOINED}, combine_attrs="override")\n'
     else:
         code += "data = parts[0]\n"

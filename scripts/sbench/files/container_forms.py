@@ -1,6 +1,6 @@
 """List the containers to consider with the shapes of their chunks, and forecast the requests to read them.
 
-Requests are counted from chunks and shards that an access touches (`sbench.files.zarr_stores`), and those to open a
+Requests are counted from chunks and shards that an access touches (`sbench.files.zarr_requests`), and those to open a
 container.
 """
 
@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sbench.files import chunking, zarr_stores
+from sbench.files import chunking, zarr_arrays
 from sbench.files.chunking import LARGEST, SMALLEST, Kind
 from sbench.files.container_code import ORIGINAL, REFERENCES, REPACKED, Form
 from sbench.files.container_files import Array, Contents
 from sbench.files.patterns import Pattern
+from sbench.files.zarr_requests import forecast_requests
 from sbench.probe import sizes
 
 SAME, COMPROMISE = "same", "compromise"
@@ -209,13 +210,10 @@ def count_touched(form: Form, array: Array, pattern: Pattern, merges: bool = Tru
     """Return the number of requests for the chunks that an access touches, and the size of these chunks in bytes."""
     chunks = tuple(form.chunks.get(array.name) or array.kind.chunks or (min(array.rows), *array.kind.shape[1:]))
     spans = pattern.build_spans(array.kind.shape, [0.5] * len(array.kind.shape))
-    whole = zarr_stores.Array(array.name, array.kind.shape, "", array.kind.item, chunks, (), (), 0, 0)
-    pieces = zarr_stores.count_requests(whole, spans)
+    whole = zarr_arrays.Array(array.name, array.kind.shape, "", array.kind.item, chunks, (), (), 0, 0)
+    pieces = forecast_requests(whole, spans).gets
     size = pieces * math.prod(chunks) * array.kind.item * array.kind.stored
     if form.shards:
-        shards = tuple(form.shards[array.name])
-        pieces = zarr_stores.count_requests(whole._replace(shards=shards), spans)
-        # Merged, the chunks of a shard take a request, and its index another.
-        number = zarr_stores.count_requests(whole._replace(chunks=shards), spans)
-        pieces = min(pieces, 2 * number) if merges else pieces
+        requests = forecast_requests(whole._replace(shards=tuple(form.shards[array.name])), spans)
+        pieces = min(requests.gets, requests.merged) if merges else requests.gets
     return pieces, size
