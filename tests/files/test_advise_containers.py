@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import sys
 import textwrap
 import uuid
@@ -287,6 +288,22 @@ def test_names_in_files_are_text_in_the_code():
                 node.func.id for node in ast.walk(ast.parse(code)) if isinstance(getattr(node, "func", 0), ast.Name)
             }
             assert "print" not in called
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="there is no h5repack: apt install hdf5-tools")
+def test_the_command_that_repacks_sets_the_chunks(tmp_path):
+    write_files(tmp_path / "original", 2)
+    measured = make_measured(4, 2, chosen="repacked")
+    measured.forms["repacked"] = form = Form(REPACKED, "wanted", {"t2m": (2, 12, 16)})
+    measured.conversions["repacked"] = 1.0
+    measured.blocks = [{ORIGINAL: block[ORIGINAL], "repacked": block["zarr"]} for block in measured.blocks]
+    contents = read_contents(tmp_path / "original")
+    lines = container_advice.format_advice(measured, Files("bucket", 2), contents)
+    subprocess.run(lines[lines.index("code:") + 1], shell=True, cwd=tmp_path, check=True)
+    for path in (tmp_path / form.key).iterdir():
+        with h5py.File(path) as file:
+            assert file["t2m"].chunks == (2, 12, 16)
+    assert len(list((tmp_path / form.key).iterdir())) == 2
 
 
 @pytest.mark.late

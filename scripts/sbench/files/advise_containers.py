@@ -275,7 +275,7 @@ def _make_form(trial: _Trial, form: Form, scratch: Path) -> float:
     """
     seconds = 0.0
     if form.container == REPACKED:
-        layout = _build_layout(trial.contents, form, scratch, trial.local_files)
+        layout = _build_layout(trial.contents, form, scratch)
         names = [f"{trial.contents.group.rstrip('/')}/{array.name}" for array in trial.contents.arrays]
         target = trial.session.folder / _BUCKET / form.key
         seconds = copies.make_copies(layout, trial.local_files, target, names, Accesses("files", {"all": 1.0})).seconds
@@ -288,17 +288,15 @@ def _make_form(trial: _Trial, form: Form, scratch: Path) -> float:
     return seconds
 
 
-def _build_layout(contents: Contents, form: Form, scratch: Path, local_files: Sequence[Path]) -> Layout:
-    """Return the layout of repacked files, with an options file of h5repack; small files get no pages."""
+def _build_layout(contents: Contents, form: Form, scratch: Path) -> Layout:
+    """Return the layout of repacked files, with an options file of h5repack."""
     lines = [
         f"-l {contents.group.rstrip('/')}/{name}:CHUNK={'x'.join(map(str, shape))}\n"
         for name, shape in form.chunks.items()
     ]
     path = scratch / f"{form.name}.txt"
     write_text(path, "".join(lines))
-    smallest = min(file.stat().st_size for file in local_files)
-    page = next(copies.list_page_sizes(smallest)) if smallest >= 2**22 else 0
-    return Layout(form.name, page, path)
+    return Layout(form.name, options=path)
 
 
 def _choose_form(trial: _Trial, measured: Measured, draw: random.Random) -> str:

@@ -1,5 +1,6 @@
 """Judge measurements of containers, and format the advice on them as text."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -182,7 +183,7 @@ def _describe_chunks(form: Form) -> str:
 
 def _format_repacking(form: Form, contents: Contents) -> str:
     options = " ".join(
-        f"-l {contents.group.rstrip('/')}/{name}:CHUNK={'x'.join(map(str, sides))}"
+        shlex.join(["-l", f"{contents.group.rstrip('/')}/{name}:CHUNK={'x'.join(map(str, sides))}"])
         for name, sides in form.chunks.items()
     )
     key = form.key
