@@ -18,7 +18,6 @@ TEMPLATES = {
     "table of payoff": "Reads after which the conversion has paid off, compared with {source}: time of the conversion "
     "divided by the time that a read saves, with the 95 % CI of its median over blocks. ∞: the median read saves "
     "nothing. Never: nor does the CI contain a saving.",
-    "one machine": "Client, server and emulated network share the cores of a machine.",
     "one array": "All containers hold the same array with the same grid; its values compress like temperatures.",
     "usual client": "Each container is read by its usual client: s3fs, and for Icechunk its own.",
 }
