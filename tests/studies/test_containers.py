@@ -302,6 +302,7 @@ def test_a_conversion_pays_off_after_its_time_divided_by_the_time_that_a_read_sa
     [line] = results.describe_payoffs(run)
     assert "the conversion pays off after 4 reads of" in line
     assert "(95 % CI 4 to 5)" in line
+    assert [text for text, _ in results.describe_soonest(run)] == [line]
 
 
 def test_a_conversion_that_may_never_pay_off_has_no_upper_limit():

@@ -158,22 +158,34 @@ def compute_payoffs(run: Results) -> list[Payoff]:
     return payoffs
 
 
+def describe_soonest(run: Results) -> Iterator[Sentence]:
+    """Yield a sentence for each access on the container whose conversion pays off after the fewest reads."""
+    accesses = set()
+    for payoff in sorted(compute_payoffs(run), key=lambda payoff: payoff.reads):
+        if math.isfinite(payoff.high) and payoff.cell["access"] not in accesses:
+            accesses.add(payoff.cell["access"])
+            yield _describe_payoff(payoff, run), ()
+
+
 def describe_payoffs(run: Results) -> Iterator[str]:
     """Yield a sentence for each container and access whose conversion pays off, on after how many reads it does."""
     for payoff in compute_payoffs(run):
-        rest = [name for name in FACTORS if name not in ("container", "cache", "library")]
-        telling = run.select_telling_factors(run.measured, ["access", *(name for name in rest if name != "access")])
-        fields = {"container": prose.capitalize_first(run.names.format_level("container", payoff.cell["container"]))}
-        fields |= {"access": run.names.format_row(payoff.cell, telling)}
-        fields |= {"source": run.names.format_level("container", SOURCE)}
-        if math.isfinite(payoff.reads) and math.isfinite(payoff.high):
-            interval = words.fill("interval", low=_format_reads(payoff.low), high=_format_reads(payoff.high))
-            reads = prose.format_count(math.ceil(payoff.reads), "read")
-            times = {"cost": format_seconds(payoff.cost_s), "saved": format_seconds(payoff.saved_s)}
-            yield words.fill("pays", reads=reads, interval=interval, **times, **fields)
-        elif math.isfinite(payoff.reads):
-            reads = prose.format_count(math.ceil(payoff.reads), "read")
-            yield words.fill("pays perhaps", reads=reads, **fields)
+        if math.isfinite(payoff.reads):
+            yield _describe_payoff(payoff, run)
+
+
+def _describe_payoff(payoff: Payoff, run: Results) -> str:
+    rest = [name for name in FACTORS if name not in ("container", "cache", "library")]
+    telling = run.select_telling_factors(run.measured, ["access", *(name for name in rest if name != "access")])
+    fields = {"container": prose.capitalize_first(run.names.format_level("container", payoff.cell["container"]))}
+    fields |= {"access": run.names.format_row(payoff.cell, telling)}
+    fields |= {"source": run.names.format_level("container", SOURCE)}
+    fields |= {"reads": prose.format_count(math.ceil(payoff.reads), "read")}
+    if not math.isfinite(payoff.high):
+        return words.fill("pays perhaps", **fields)
+    interval = words.fill("interval", low=_format_reads(payoff.low), high=_format_reads(payoff.high))
+    times = {"cost": format_seconds(payoff.cost_s), "saved": format_seconds(payoff.saved_s)}
+    return words.fill("pays", interval=interval, **times, **fields)
 
 
 def build_requests_table(run: Results) -> Table:
