@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sbench.pages import cell_tables, headline, prose, results, run_files
+from sbench.pages import cell_tables, headline, pages, prose, results, run_files
 from sbench.pages.cell_tables import MIB, WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Sentence
+from sbench.pages.markup import bold
 from sbench.pages.names import format_seconds
 from sbench.pages.page import Table
 from sbench.pages.results import Results
@@ -70,9 +71,11 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     return groups[["valid", "control", *FACTORS, "total_s"]].first()
 
 
-def write_headline(run: Results) -> list[Sentence]:
-    """Return the headline: the containers with the fewest requests, and the verdict on time."""
-    return [*describe_fewest(run), headline.write_headline(run)]
+def write_headline(run: Results) -> str:
+    """Return the headline: the containers with the fewest requests, followed by the verdict on time."""
+    verdict = pages.select_headline([headline.write_headline(run)], run)
+    fewest = run.select_sentences(describe_fewest(run))
+    return " ".join([*map(bold, fewest), verdict]) if fewest else bold(verdict)
 
 
 def describe_fewest(run: Results) -> Iterator[Sentence]:
