@@ -114,6 +114,9 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
     assert [record["reasons"] for record in arrays.values() if not record["valid"]] == []
     page = (clone / "reports/smoke/arrays.md").read_text("utf-8")
     assert "the HDF5 library does not write to an object store" in page, "what is left out is on the page"
+    containers = records(clone, "smoke", "containers")
+    assert {record["cell"]["container"] for record in containers.values()} == {"hdf5", "zarr-shards"}
+    assert [record["reasons"] for record in containers.values() if not record["valid"]] == []
     until(lambda: processes_of(str(clone)) == [])
 
 
@@ -133,7 +136,7 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
         said_of = " ".join(filter(None, (left["caution"], left["headline"])))
         sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {said_of}")
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
-    assert len(answers) == 10
+    assert len(answers) == 12
     assert [line.partition(" ")[2] for line in said[-1 - len(answers) : -1]] == answers
     again = launch(smoke / "clone", SMOKE[1])
     assert again.returncode == 0, again.stderr
