@@ -34,7 +34,8 @@ def service(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> Ite
         (folder / "store.zarr").mkdir()
         (folder / "store.zarr" / ".zgroup").write_text("{}", encoding="utf-8")
         (folder / "bad" / "empty.h5").touch()
-        (folder / "bad" / "old.nc").write_bytes(b"CDF\1\0\0\0\0")
+        # A header without dimensions, attributes and variables.
+        (folder / "bad" / "old.nc").write_bytes(b"CDF\1" + bytes(28))
         yield url, folder
 
 
@@ -96,7 +97,7 @@ def test_bad_objects_are_named_and_the_others_looked_at():
     done = sbench("look", f"{HERE}/bad")
     assert (done.returncode, done.stdout.split(",")[0]) == (2, "1 file")
     assert "bad/empty.h5 is not an HDF5 file but empty; copy or download it again" in done.stderr
-    assert "bad/old.nc is not an HDF5 file but netCDF-3 (classic); convert it: nccopy" in done.stderr
+    assert "bad/old.nc is not an HDF5 file but netCDF-3 (classic) without variables; convert it: nccopy" in done.stderr
 
 
 def test_more_keys_than_a_page_of_a_listing_holds_are_all_there(service):
