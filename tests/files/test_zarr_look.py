@@ -21,12 +21,12 @@ from sbench.build import interpreters
 from sbench.files import buckets, look, zarr_stores
 from sbench.files.chunking import list_places
 from sbench.files.zarr_arrays import Array
-from sbench.files.zarr_layouts import compute_crc32c
 from sbench.files.zarr_look import LookedStore
 from sbench.files.zarr_requests import Requests, forecast_requests
 from sbench.files.zarr_stores import read_store
 from sbench.probe.formats import ZARR
 from sbench.probe.program import Problem
+from sbench.probe.zarr_shards import compute_crc32c
 from sbench.studies.shots.accesses import parse_accesses
 
 LEVELS = ["[0]", "[:, 10, 20]", "[0:20, 0:20, 0:15]", "[:]", "[3:41:13]", "[::20, 40:, 29]", "[12:13, :, 0:8]", "[45:]"]

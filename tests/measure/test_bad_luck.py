@@ -193,8 +193,11 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_
 
 
 def steps_of(clone: Path) -> list[int]:
-    """Return the process ids of the steps of a clone that have begun to measure in a library that is there."""
-    found = []
+    """Return the process ids of the steps of a clone that have begun to measure in a library that is there.
+
+    A child that a step has forked has its command line until it executes its own; it is left out.
+    """
+    found: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -203,8 +206,8 @@ def steps_of(clone: Path) -> list[int]:
                 if measuring and (entry / "cwd").resolve() == clone:
                     cell, repeat = (words[words.index(option) + 1].decode() for option in (b"--cell", b"--repeat"))
                     if list(clone.glob(f"results/*/logs/*/{cell}/repeat={repeat}.begun")):
-                        found.append(int(entry.name))
-    return found
+                        found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    return [process for process, parent in found.items() if parent not in found]
 
 
 def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_reported(tiny_run):

@@ -98,8 +98,7 @@ def test_with_conda_every_rule_runs_in_its_own_environment(bare, clone, conda):
     values = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
     shots, volumes, blobs = (values["studies"][name] for name in ("shots", "volumes", "blobs"))
     values["repeats"] = 1
-    for study in ("particles", "arrays"):
-        del values["studies"][study]
+    values["studies"] = {name: values["studies"][name] for name in ("shots", "volumes", "blobs")}
     versions = [name.removeprefix("hdf5-") for name in values["libraries"] if name.startswith("hdf5-")]
     values["libraries"] = {f"hdf5-{version}": {"kind": "conda", "hdf5": version} for version in versions}
     shots |= {

@@ -2,7 +2,10 @@
 
 import graphlib
 import importlib
+import importlib.metadata
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import grimp
@@ -105,3 +108,25 @@ def test_modules_that_import_each_other_are_found(source: str, circle: list[str]
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     assert sorted(set(find_circle("circular"))) == circle
+
+
+def read_names(name: str) -> set[str]:
+    """Return the names of the packages that a file of requirements in envs lists."""
+    lines = (ROOT / "envs" / f"{name}.in").read_text(encoding="utf-8").splitlines()
+    return {re.split(r"[\s\[<>=!;~]", line)[0] for line in lines if line[:1].isalnum()}
+
+
+@pytest.mark.parametrize("command", ["look", "count"])
+def test_a_command_without_an_extra_imports_no_package_of_an_extra(command: str):
+    base = read_names("package")
+    extra = set().union(*(read_names(name) for name in ("verdicts", "report", "workflow", "snakemake", "mpi", "fio")))
+    modules = importlib.metadata.packages_distributions()
+    hidden = [module for module, names in modules.items() if (extra - base) & {name.lower() for name in names}]
+    assert {"boto3", "pandas", "snakemake"} <= set(hidden)
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+        f"sys.modules.update(dict.fromkeys({hidden}))\n"
+        f"import sbench.cli.{command}, sbench.files.{command}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

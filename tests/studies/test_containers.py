@@ -263,8 +263,8 @@ def test_more_files_than_a_process_may_open_are_reported(newest, opening):
 def test_a_wrong_value_makes_a_record_invalid(newest):
     here = newest(container="zarr", access="map")
     here.pretend(
-        "import sys\nfrom sbench.studies.containers import zarr_stores\nread = zarr_stores._Opened.read\n"
-        "zarr_stores._Opened.read = lambda opened, index: read(opened, index) * 1.01"
+        "import sys\nfrom sbench.studies.containers import zarr\nread = zarr._Opened.read\n"
+        "zarr._Opened.read = lambda opened, index: read(opened, index) * 1.01"
     )
     record = here.measure()
     assert not record["valid"]

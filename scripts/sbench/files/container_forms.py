@@ -35,7 +35,7 @@ _TIMES = 2
 
 
 class Forecast(NamedTuple):
-    """What an access to a container takes.
+    """The cost of an access to a container.
 
     Attributes:
         requests: number of requests, those to open the container included.

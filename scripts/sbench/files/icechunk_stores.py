@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbench.files.zarr_arrays import Array, format_key, parse_array_3
-from sbench.files.zarr_layouts import Layout, Position, ShardIndex
+from sbench.files.zarr_layouts import Layout, Position
 from sbench.files.zarr_stores import ZarrStore, find_lost_files, get_prefix
 from sbench.probe import sizes
 from sbench.probe.program import Problem
-from sbench.stores.s3 import client
+from sbench.probe.zarr_shards import ShardIndex
 from sbench.studies.shots.inputs import find_object
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ def _describe_error(error: Exception) -> str:
 
 def _build_storage(address: str, spec: dict) -> "icechunk.Storage":
     import icechunk
+
+    # Imported here because boto3 is part of an extra, and most stores that are looked at are on a disk.
+    from sbench.stores.s3 import client
 
     endpoint = spec.get("endpoint")
     variables = client.load_credential_variables(spec)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sbench.files.chunking import Kind
-from sbench.files.zarr_layouts import Layout, Position, ShardIndex, build_index
+from sbench.files.zarr_layouts import Layout, Position
 from sbench.probe.program import Problem
+from sbench.probe.zarr_shards import ShardIndex, build_index
 
 _SHARDING = "sharding_indexed"
 # Sizes in bytes of data types of Zarr 3 whose names numpy does not know.

@@ -10,7 +10,8 @@ import numpy as np
 from sbench.drivers.requests import merge_ranges
 from sbench.files.ranges import Range
 from sbench.files.zarr_arrays import Array
-from sbench.files.zarr_layouts import Layout, Position, list_present
+from sbench.files.zarr_layouts import Layout, Position
+from sbench.probe.zarr_shards import list_present
 
 # From 3.3 on, zarr merges the ranges of a shard with at most this gap into requests of at most this size, in bytes:
 # array.sharding_coalesce_max_gap_bytes and array.sharding_coalesce_max_bytes of its configuration.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import obstore.store
     import xarray as xr
 
-MODULES = ("hdf5", "references", "icechunk_stores", "zarr_stores", "parquet")
+MODULES = ("hdf5", "references", "icechunk", "zarr", "parquet")
 # Levels of `client`: the usual client of each container, and others that some containers also support.
 DEFAULT = "default"
 
@@ -169,9 +169,9 @@ class Container(ABC):
     def open(self, target: Target) -> Opened:
         """Open the container with the library that reads its format."""
 
-    @abstractmethod
     def open_datasets(self, target: Target) -> list[object]:
-        """Return what xarray opens: a file, file object or store for each dataset."""
+        """Return what xarray opens: a file, file object or store for each dataset; empty if it reads no such format."""
+        return []
 
     def open_dataset(self, opened: object, **options: object) -> "xr.Dataset":
         """Open one of these datasets with xarray."""

@@ -24,7 +24,7 @@ from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, run_main
 from sbench.stores import store as stores
-from sbench.studies.containers import netcdf, opening, selections, values, zarr_stores
+from sbench.studies.containers import netcdf, opening, selections, values, zarr
 from sbench.studies.containers.base import Target, get_container, load_libraries, plan_grid
 from sbench.studies.containers.settings import Settings
 
@@ -43,7 +43,7 @@ def measure_cell(step: Step) -> dict:
         versions = load_libraries(settings.cell, target.is_local)
         conversion = _convert(step, target) if container.is_made else {}
         if container.is_zarr:
-            stack.enter_context(zarr_stores.set_options(target))
+            stack.enter_context(zarr.set_options(target))
         parts = selections.list_parts(settings.cell.access, target.grid.shape, settings.seed)
         _warm_up(target, parts)
         _forget_clients()
@@ -139,14 +139,18 @@ def _make_target(job: dict, settings: Settings) -> Iterator[Target]:
     _remove_container(target)
     try:
         yield target
-    finally:
+    except BaseException:
+        # The first failure is the one to report.
         with contextlib.suppress(Exception):
             _remove_container(target)
+        raise
+    _remove_container(target)
 
 
 def _remove_container(target: Target) -> None:
     if target.is_local:
-        shutil.rmtree(target.place["folder"], ignore_errors=True)
+        if os.path.lexists(target.place["folder"]):
+            shutil.rmtree(target.place["folder"])
         return
     # Imported here, because a library that only reads HDF5 needs no obstore.
     from sbench.stores import objects

@@ -42,10 +42,6 @@ class Table(Container):
         """Open the table, from an object store with s3fs."""
         return _Opened(target)
 
-    def open_datasets(self, target: Target) -> list[object]:
-        """Raise NotImplementedError, because xarray does not read Parquet."""
-        raise NotImplementedError
-
     def read_layout(self, target: Target) -> dict:
         """Read back the rows of a group, and the codec."""
         opened = _Opened(target)

@@ -13,7 +13,7 @@ from sbench.drivers import file_objects
 from sbench.drivers.kerchunk import build_object_store, build_url, get_prefix
 from sbench.studies.containers.base import Target
 from sbench.studies.containers.selections import Index
-from sbench.studies.containers.zarr_stores import ZarrContainer
+from sbench.studies.containers.zarr import ZarrContainer
 
 if TYPE_CHECKING:
     import xarray as xr

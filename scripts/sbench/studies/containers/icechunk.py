@@ -11,7 +11,7 @@ from sbench.studies.containers.base import Target
 from sbench.studies.containers.netcdf import NAME
 from sbench.studies.containers.references import open_virtual
 from sbench.studies.containers.selections import Index
-from sbench.studies.containers.zarr_stores import ZarrContainer, write_group
+from sbench.studies.containers.zarr import ZarrContainer, write_group
 
 if TYPE_CHECKING:
     import icechunk

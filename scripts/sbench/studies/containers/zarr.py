@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from sbench.drivers import file_objects
 from sbench.drivers.requests import merge_ranges
 from sbench.probe import sizes
 from sbench.probe.program import Problem
+from sbench.probe.zarr_shards import ShardIndex, list_present
 from sbench.studies.containers.base import Container, Target, get_client
 from sbench.studies.containers.netcdf import ATTRIBUTES, AXES, COORDINATES, LEVEL, NAME
 from sbench.studies.containers.selections import Grid, Index, format_sides
@@ -34,9 +36,9 @@ class ZarrContainer(Container):
     is_zarr = True
     zarr_format = 3
 
+    @abstractmethod
     def open_store(self, target: Target) -> object:
         """Open the store that zarr reads, with the client of the cell."""
-        raise NotImplementedError
 
     def open_datasets(self, target: Target) -> list[object]:
         """Return the store."""
@@ -186,7 +188,7 @@ def _count_object_requests(target: Target) -> int:
     return 2 if hasattr(s3fs.S3FileSystem, "_cat_file_concurrent") else 1
 
 
-def _count_shard_requests(target: Target, index: Index, whole: int) -> int:
+def _count_shard_requests(target: Target, part: Index, whole: int) -> int:
     """Count the requests to read a part: `whole` per shard that is read completely; else its index and its chunks.
 
     zarr 3.3 and later merge requests for neighbouring chunks.
@@ -196,7 +198,7 @@ def _count_shard_requests(target: Target, index: Index, whole: int) -> int:
     grid, objects = target.grid, target.open_objects()
     per_shard = [shard // chunk for shard, chunk in zip(grid.shards, grid.chunks, strict=True)]
     of_shards: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for chunk in grid.list_touched(index):
+    for chunk in grid.list_touched(part):
         shard = tuple(number // many for number, many in zip(chunk, per_shard, strict=True))
         of_shards.setdefault(shard, []).append(tuple(n % many for n, many in zip(chunk, per_shard, strict=True)))
     gap, maximum = zarr.config.get(_GAP, None), zarr.config.get(_MAXIMUM, None)
@@ -205,28 +207,19 @@ def _count_shard_requests(target: Target, index: Index, whole: int) -> int:
         if len(chunks) == math.prod(per_shard):
             total += whole
         else:
-            index_of = _read_shard_index(objects, shard, per_shard)
-            ranges = [index_of[chunk] for chunk in chunks]
+            index = _read_shard_index(objects, shard, per_shard)
+            ranges = [span for chunk in chunks for span in list_present(index[chunk])]
             total += 1 + len(ranges if gap is None else merge_ranges(ranges, gap, maximum))
     return total
 
 
-def _read_shard_index(
-    objects: object, shard: tuple[int, ...], per_shard: Sequence[int]
-) -> dict[tuple[int, ...], tuple[int, int]]:
-    """Return the begin and end in bytes of each chunk, from the index at the end of a shard.
-
-    The index has the offset and the size of each chunk, 8 bytes each, and a checksum of 4 bytes (Zarr's
-    specification of the codec sharding_indexed).
-    """
-    import numpy as np
+def _read_shard_index(objects: object, shard: tuple[int, ...], per_shard: Sequence[int]) -> "np.ndarray":
+    """Return the offset and size of each chunk of a shard in bytes. zarr writes them at the end, with a checksum."""
     import obstore
 
-    key, size = f"{NAME}/c/{'/'.join(map(str, shard))}", 16 * math.prod(per_shard) + 4
+    index, key = ShardIndex(tuple(per_shard), True, True, "<"), f"{NAME}/c/{'/'.join(map(str, shard))}"
     end = obstore.head(objects, key)["size"]
-    content = bytes(obstore.get_range(objects, key, start=end - size, end=end))
-    index = np.frombuffer(content[:-4], "<u8").reshape(*per_shard, 2)
-    return {chunk: (int(index[chunk][0]), int(index[chunk].sum())) for chunk in np.ndindex(*per_shard)}
+    return index.parse(bytes(obstore.get_range(objects, key, start=end - index.bytes, end=end)), key)
 
 
 CONTAINERS = {"zarr": Store(), "zarr-shards": Store()}
