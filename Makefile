@@ -48,6 +48,8 @@ lock: setup ## resolve the .in files again; changed locks rebuild the libraries 
 		--constraints envs/measure.lock --constraints envs/.zarr --output-file envs/readers.lock envs/readers.in; rm envs/.zarr
 	@echo h5py | $(subst 3.11,3.12,$(COMPILE)) --excludes /dev/stdin --constraints envs/measure.lock \
 		--output-file envs/containers.lock envs/containers.in
+	@for name in envs/claims/*.in; do version=$$(grep -q 'Python 3.12' $$name && echo 3.12 || echo 3.11); \
+		$(subst 3.11,$$version,$(COMPILE)) --constraints envs/measure.lock --output-file $${name%.in}.lock $$name; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
 		[ $$name = workflow ] && more="envs/package.in envs/verdicts.in envs/report.in" || more=; \

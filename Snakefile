@@ -23,6 +23,7 @@ include: "rules/measure.smk"
 include: "rules/volumes.smk"
 include: "rules/report.smk"
 include: "rules/published.smk"
+include: "rules/claims.smk"
 include: "rules/compare.smk"
 
 
@@ -30,6 +31,10 @@ include: "rules/compare.smk"
 localrules:
     all,
     check,
+    claim_index,
+    claim_library,
+    claim_report,
+    claims,
     compare,
     environment,
     export,

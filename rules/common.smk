@@ -17,6 +17,7 @@ from snakemake.settings.types import DeploymentMethod
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
 from sbench.build.environments import list_missing_packages
+from sbench.court import tested_claim
 from sbench.measure.call import Call, get_attempt, get_conda_of_study, get_study, list_printed
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
@@ -54,6 +55,7 @@ COMPARISON = CONFIG.get("comparison", {"a": [], "b": [], "paired": False, "fail_
 EXTRA = sorted(path.stem for path in Path("notebooks/extra").glob("[!.]*.ipynb"))
 # All published studies, whichever studies this run measures.
 PUBLISHED = sorted(path.parent.name for path in Path("results/published").glob("*/audit/"))
+CLAIMS = tested_claim.list_claims()
 # Pages of a part of the published data never replace the pages of all data.
 PAGES = "reports/published-partial" if CONFIG.get("published_partial") else "reports/published"
 
@@ -64,4 +66,5 @@ wildcard_constraints:
     repeat="[0-9]+",
     number="[0-9]+",
     published="|".join(PUBLISHED) or "none",
+    claim="|".join(CLAIMS) or "none",
     extra="|".join(map(re.escape, EXTRA)) or "none",

@@ -64,7 +64,7 @@ rule published_report:
     message:
         "report {wildcards.published} as published"
     shell:
-        "program report --notebook {input.notebook} --tables results/published/{wildcards.published}/tables"
+        "program report --notebook {input.notebook} --tables $(dirname {input.facts})"
         " --facts {input.facts} --out {output.html} 2> {log}"
 
 

@@ -16,7 +16,7 @@ FIRST = {
     "advise": "find the fastest way to read files, and measure it",
     "fit": "decide whether a volume keeps a latency limit",
     "compare": "compare runs, archives and baselines",
-    "published": "make the pages of the published studies, and audit CSV files by the same rules",
+    "published": "make the pages of published studies, audit CSV files by the same rules, and test published claims",
 }
 OTHERS = {
     "plan": "list the cells of a configuration, and the cost of measuring them",

@@ -49,10 +49,10 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
     sys.stdout.flush()
     command = [
         *(
-            _get_snakemake(),
+            get_snakemake(),
             f"--cores={used_cores}",
             f"--configfile={plan.file}",
-            *_build_progress_options(config["run"]),
+            *build_progress_options(config["run"]),
         ),
         f"--logger-benchmark-planned={seconds:.0f}",
     ]
@@ -100,17 +100,18 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
         cores: the number of cores for Snakemake.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
-    display = _build_progress_options("published-partial" if partial else "published")
-    command = [_get_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
+    display = build_progress_options("published-partial" if partial else "published")
+    command = [get_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
     os.execv(command[0], command)
 
 
-def _build_progress_options(reports: str) -> list[str]:
+def build_progress_options(reports: str) -> list[str]:
     """Return the Snakemake options that display running jobs and their expected times (see plugins/)."""
     return ["--logger=benchmark", f"--logger-benchmark-reports=reports/{reports}"]
 
 
-def _get_snakemake() -> str:
+def get_snakemake() -> str:
+    """Return the path of Snakemake in this environment."""
     return str(Path(sys.executable).with_name("snakemake"))
 
 

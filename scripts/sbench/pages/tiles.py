@@ -1,5 +1,7 @@
 """Draw a value over two numeric factors as a heat map: a tile per pair of levels, darker for higher values."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -46,20 +48,39 @@ def draw_tiles(run: Results, across: str, up: str, value: Value | None = None) -
 
 
 def _build_panel(cells: pd.DataFrame, title: str, across: str, up: str, value: Value, run: Results) -> Panel:
-    columns, rows = (sorted(cells[factor].unique(), key=names.parse_amount) for factor in (across, up))
-    low, high = cells[value.column].min(), cells[value.column].max()
+    labels = [
+        run.report.get_factor(name).axis or prose.capitalize_first(run.report.get_factor(name).title)
+        for name in (across, up)
+    ]
+    ordered = cells.sort_values([across, up], key=lambda levels: levels.map(names.parse_amount))
+    values = {(cell[across], cell[up]): cell[value.column] for cell in ordered.to_dict("records")}
+    return build_panel(title, values, labels, names.format_rate)
+
+
+def build_panel(
+    title: str, values: Mapping[tuple[str, str], float], labels: Sequence[str], format_value: Callable[[float], str]
+) -> Panel:
+    """Build a panel with a tile per pair of levels.
+
+    Args:
+        title: title of the panel.
+        values: (level on the x axis, level on the y axis) -> value; levels are drawn in this order.
+        labels: labels of both axes.
+        format_value: formats the value of a tile.
+    """
+    columns, rows = (list(dict.fromkeys(pair[axis] for pair in values)) for axis in (0, 1))
+    low, high = min(values.values()), max(values.values())
     bars, notes = [], []
-    for cell in cells.to_dict("records"):
-        x, y = columns.index(cell[across]), rows.index(cell[up])
-        share = (cell[value.column] - low) / (high - low) if high > low else 1.0
+    for (across, up), value in values.items():
+        x, y = columns.index(across), rows.index(up)
+        share = (value - low) / (high - low) if high > low else 1.0
         table = pd.DataFrame({"y": [y], "left": [x - HALF], "right": [x + HALF]})
         bars.append(Bars("", _compute_shade(share), table, half=HIGH))
-        ink = "#ffffff" if share > PALE_BELOW else "#222222"
-        notes.append(Note(x, y, names.format_rate(cell[value.column]), ink))
+        notes.append(Note(x, y, format_value(value), "#ffffff" if share > PALE_BELOW else "#222222"))
     return Panel(
         title=title,
-        x_label=run.report.get_factor(across).axis or prose.capitalize_first(run.report.get_factor(across).title),
-        y_label=run.report.get_factor(up).axis or prose.capitalize_first(run.report.get_factor(up).title),
+        x_label=labels[0],
+        y_label=labels[1],
         bars=tuple(bars),
         notes=tuple(notes),
         height=90 + ROW * len(rows),

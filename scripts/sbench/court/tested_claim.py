@@ -1,0 +1,172 @@
+"""Read a published claim that is tested here: its text, the result that would refute it, and its measurements.
+
+A claim is a file in config/claims, and a module of the same name in `sbench.court.tested` with these functions:
+
+    make_data(folder)   writes the objects of the bucket; optional
+    prepare(options)    imports packages and returns the function that is measured, in the library of an arm
+    judge(runs)         returns a `sbench.court.judging.Judgement`
+
+If the claim has `cells`, which are measured as a run, the module has only `judge`.
+"""
+
+import importlib
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import jsonschema
+
+from sbench.design import yaml_file
+from sbench.probe.fields import read_fields
+from sbench.probe.program import Problem, find_git, read_yaml
+
+CLAIMS = Path("config/claims")
+_SCHEMA = Path(__file__).with_name("claim_schema.yaml")
+_MODULES = Path("scripts/sbench/court/tested")
+
+
+class Wildcards(Protocol):
+    """The wildcards of the rules of claims."""
+
+    claim: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm of a claim: the name of its library, and the options of its `prepare`."""
+
+    library: str
+    options: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class TestedClaim:
+    """A claim; `claim_schema.yaml` describes the other attributes.
+
+    Attributes:
+        id: the name of its file.
+    """
+
+    id: str
+    title: str
+    text: str
+    by: str
+    date: str
+    address: str
+    conditions: str
+    data: str
+    made: str
+    refuted_if: str
+    right: str
+    later: str
+    reply: str
+    decided_by: str
+    claimed: str
+    unit: str
+    cells: Mapping[str, Any]
+    libraries: Mapping[str, dict]
+    made_by: str
+    networks: Sequence[Mapping[str, float]]
+    blocks: int
+    arms: Mapping[str, dict]
+    contrast: Sequence[str]
+
+    @property
+    def run(self) -> str:
+        """The name of the run that measures its cells."""
+        return f"claim-{self.id}"
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """The files of the claim and of its module."""
+        return CLAIMS / f"{self.id}.yaml", _MODULES / f"{_name_module(self.id)}.py"
+
+    def list_arms(self) -> dict[str, Arm]:
+        """Return the arms by name."""
+        return {name: read_fields(Arm, {"options": {}} | arm) for name, arm in self.arms.items()}
+
+    def import_module(self) -> ModuleType:
+        """Import the module of the claim."""
+        return importlib.import_module(f"sbench.court.tested.{_name_module(self.id)}")
+
+
+def list_claims() -> list[str]:
+    """Return the names of all claims."""
+    return sorted(path.stem for path in CLAIMS.glob("*.yaml"))
+
+
+def load_claim(name: str) -> TestedClaim:
+    """Read and check a claim.
+
+    Raises:
+        Problem: there is no such claim, or its file is wrong.
+    """
+    path = CLAIMS / f"{name}.yaml"
+    if not path.is_file():
+        raise Problem(f"{name} is not a claim; choose one of {', '.join(list_claims())}, or use --claims for all")
+    values, schema = yaml_file.read_mapping(path), read_yaml(_SCHEMA)
+    if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(values)):
+        raise Problem(f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the claim'}: {error.message}")
+    defaults = {key: part["default"] for key, part in schema["properties"].items() if "default" in part}
+    claim = read_fields(TestedClaim, {"id": name} | defaults | values)
+    for used, there, what in (
+        (claim.contrast, claim.arms, "contrast"),
+        ([arm["library"] for arm in claim.arms.values()], claim.libraries, "arms"),
+        ([claim.made_by] if claim.made_by else [], claim.libraries, "made_by"),
+    ):
+        if unknown := [text for text in used if text not in there]:
+            raise Problem(f"{path}: {what}: {unknown[0]} is not defined; known: {', '.join(there)}")
+    if not claim.files[1].is_file():
+        raise Problem(f"{path}: {claim.files[1]} does not exist; write its functions prepare and judge")
+    return claim
+
+
+def read_commit(claim: TestedClaim) -> dict[str, str]:
+    """Return the last commit of a claim: {"commit", "date"}; empty outside a Git repository.
+
+    Raises:
+        Problem: the claim, or its module, differs from the commit. What would refute a claim is committed before a run.
+    """
+    names = list(map(str, claim.files))
+    if _run_git("rev-parse", "--is-inside-work-tree") != "true":
+        return {}
+    committed = _run_git("ls-files", "--error-unmatch", "--", *names) is not None
+    if not committed or _run_git("status", "--porcelain", "--", *names):
+        raise Problem(
+            f"{' and '.join(names)} must be committed before the run, since they state what would refute the claim;"
+            " git commit them, and run again"
+        )
+    commit, date = (_run_git("log", "-1", "--format=%H %cs", "--", *names) or " ").split(" ")
+    return {"commit": commit, "date": date}
+
+
+def get_module(wildcards: Wildcards) -> str:
+    """Return the module of a claim."""
+    return str(load_claim(wildcards.claim).files[1])
+
+
+def list_measured(wildcards: Wildcards) -> list[str]:
+    """Return the artefacts of a claim's libraries, or the verdicts of its run."""
+    claim = load_claim(wildcards.claim)
+    if claim.cells:
+        return [f"results/{claim.run}/{study}/verdicts.csv" for study in claim.cells["studies"]]
+    return [f"results/claims/{claim.id}/environments/{library}.json" for library in claim.libraries]
+
+
+def format_spec(wildcards: Wildcards) -> str:
+    """Return the entry of a claim's library as JSON, for a command line."""
+    return json.dumps(load_claim(wildcards.claim).libraries[wildcards.version])
+
+
+def _name_module(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _run_git(*arguments: str) -> str | None:
+    done = subprocess.run([find_git(), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,63 @@
+"""Measure claims with Snakemake, and print their verdicts."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sbench.court.tested_claim import TestedClaim, list_claims, load_claim, read_commit
+from sbench.measure.start import build_progress_options, get_snakemake
+from sbench.probe.program import print_json, read_json, write_json
+
+
+def test_claims(names: Sequence[str], cores: str, as_json: bool) -> int:
+    """Measure claims, make their pages, print a line or an object per claim, and return the exit status of Snakemake.
+
+    Args:
+        names: names of claims; all claims and their index if empty.
+        cores: number of cores for Snakemake.
+        as_json: whether to print JSON.
+
+    Raises:
+        Problem: a claim does not exist, its file is wrong, or it is not committed.
+    """
+    claims = [load_claim(name) for name in names or list_claims()]
+    for claim in claims:
+        read_commit(claim)
+    for claim in claims:
+        _measure_cells(claim, cores)
+    # The runs are targets, too: without them, an older page would be enough.
+    targets = [*map(str, map(_get_runs, claims)), *([str(_get_page(claim, ".html")) for claim in claims])]
+    command = [get_snakemake(), *targets, *(["claims"] if not names else []), f"--cores={cores}", "--keep-going"]
+    done = subprocess.run([*command, *build_progress_options("claims")], stdout=sys.stderr, check=False)
+    # Snakemake removes the runs of a claim that fails, but not the page of an earlier run.
+    measured = [claim for claim in claims if _get_runs(claim).exists()]
+    rows = [read_json(_get_page(claim, "_answers.json")) for claim in measured]
+    if as_json:
+        print_json(rows)
+    else:
+        print(*_format_rows(rows), sep="\n")
+    return done.returncode
+
+
+def _get_runs(claim: TestedClaim) -> Path:
+    return Path("results/claims", claim.id, "runs.csv")
+
+
+def _get_page(claim: TestedClaim, ending: str) -> Path:
+    return Path("reports/claims", f"{claim.id}{ending}")
+
+
+def _measure_cells(claim: TestedClaim, cores: str) -> None:
+    """Measure the cells of a claim as a run of its own; if it fails, its verdicts are missing in the next step."""
+    if claim.cells:
+        path = Path("results/claims", claim.id, "run.json")
+        write_json(path, {"run": claim.run, **claim.cells})
+        options = [f"--cores={cores}", f"--configfile={path}", *build_progress_options(claim.run)]
+        subprocess.run([get_snakemake(), *options], stdout=sys.stderr, check=False)
+
+
+def _format_rows(rows: Sequence[dict]) -> Iterator[str]:
+    for row in rows:
+        numbers = f"claimed {row['claimed_text']}, found {row['found_text']}"
+        yield f"{row['id']}: {row['outcome']} ({numbers}): {row['reason']}"
