@@ -16,6 +16,7 @@ from sbench.measure import gather
 from sbench.probe import host
 from sbench.probe.program import Problem, write_json
 from sbench.runs import compare, sides
+from sbench.runs.rules import FAILED, judge_rules, parse_rules
 from sbench.verdicts.outcomes import Outcome
 from tests.helpers.records import FEW, synthetic_cells, write_synthetic_run
 
@@ -101,7 +102,7 @@ def test_sides_that_do_not_take_turns_have_no_verdict_but_on_their_sessions(resu
         weeks[1].append(
             measured(results, f"week2-{day}", f"2026-11-1{day}T01:00:00Z", ratio=1.25, requests=8).parent.name
         )
-    rules = [compare._parse_rule(text) for text in ("slower > 10 %", "faster", "fewer requests")]
+    rules = parse_rules("slower > 10 %, faster, fewer requests")
     facts, made = of(*weeks, paired=paired, rules=rules)
     assert facts["apart"] == ["days"]
     assert set(made["verdicts"]["verdict"]) == {"not comparable"}
@@ -257,14 +258,14 @@ def test_a_name_may_have_blanks(results):
     ],
 )
 def test_rules_fail_where_what_they_name_is_decided(results, rule, broken, is_open):
-    outcome = of(names("old"), names("new"), rules=[compare._parse_rule(rule)])[0]["outcome"]
+    outcome = of(names("old"), names("new"), rules=parse_rules(rule))[0]["outcome"]
     assert outcome["broken"] == ([f"{rule} in {broken} of 4 cells"] if broken else [])
     assert outcome["open"] == ([rule] if is_open else [])
 
 
 def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
     measured(Path("results"), "few", "2026-11-09T01:00:00Z", cells=CELLS[:1])
-    rules = [compare._parse_rule(text) for text in ("faster", "fewer requests")]
+    rules = parse_rules("faster, fewer requests")
     both = (["old-1", "old-2", "old-3", "few"], names("new"))
     outcome = of(*both, rules=rules)[0]["outcome"]
     assert outcome["passed"] == ["faster (decided in 1 of 4 cells)", "fewer requests"]
@@ -286,12 +287,12 @@ def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
 def test_a_rule_passes_only_where_the_interval_leaves_out_what_it_names(rule, verdict, low, high, passes):
     row = {"verdict": verdict, "ratio": 1.05, "ratio_low": low, "ratio_high": high, "of_sessions": ""}
     verdicts = pd.DataFrame([row])
-    outcome = compare.judge_rules([compare._parse_rule(rule)], verdicts, pd.DataFrame())
+    outcome = judge_rules(parse_rules(rule), verdicts, pd.DataFrame())
     assert (outcome["passed"], outcome["open"]) == (([rule], []) if passes else ([], [rule]))
 
 
 def test_a_rule_about_time_is_open_with_one_session_and_one_about_requests_is_not(results):
-    rules = [compare._parse_rule(text) for text in ("slower > 10 %", "more requests")]
+    rules = parse_rules("slower > 10 %, more requests")
     outcome = of(["old-1"], ["new-1"], rules=rules)[0]["outcome"]
     assert outcome["open"] == ["slower > 10 %"]
     assert outcome["broken"] == ["more requests in 2 of 4 cells"]
@@ -450,7 +451,7 @@ def project(once: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(project):
     rules = "slower > 10 %, more requests"
     done = sbench("compare", *names("old"), "--with", *names("new"), "--fail-on", rules, cwd=project)
-    assert done.returncode == compare.FAILED, done.stderr
+    assert done.returncode == FAILED, done.stderr
     fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
     counts = "old-1 … old-4 → new-1 … new-4: 20 → 26 requests and 400 B → 400 B, 4 cells together."
     assert f"Reading HDF5 files: new-1 … new-4 vs old-1 … old-4: {counts} {fails}" in done.stdout
@@ -490,7 +491,7 @@ def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_req
     assert "Measure both sides in turn on the same machine" in page
     assert "these sessions alone" in page
     done = sbench("compare", *arguments, "slower > 10 %, more requests", cwd=project)
-    assert done.returncode == compare.FAILED
+    assert done.returncode == FAILED
 
 
 def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):

@@ -23,17 +23,14 @@ from sbench.pages.markup import FOREIGN
 from sbench.probe.program import Problem, print_json, read_json, write_json
 from sbench.runs import sides
 from sbench.runs.rebuild import make_index, make_page
+from sbench.runs.rules import FAILED, Rule, judge_rules, parse_rules
 from sbench.runs.side_by_side import describe_elsewhere
 from sbench.runs.sides import Side
 from sbench.verdicts import sessions, stats
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
-FAILED = 3
 OUT = "compare"
 EQUIVALENCE_PERCENT = 5
-_RULE = re.compile(
-    r"(slower|faster|(?:more|fewer) (?:requests|bytes|opens|connections))(?:\s*>\s*(\d+(?:\.\d+)?)\s*%)?"
-)
 # Metadata to exclude from the list of differences: values that differ between any two runs, and values of libraries
 # that do not describe their build.
 _OF_RUNS = re.compile(
@@ -41,7 +38,6 @@ _OF_RUNS = re.compile(
     r"|library \S+ (status|environment|python|library|build (seconds|cached|inputs_sha256))\b"
 )
 Pair = tuple[pd.DataFrame, pd.DataFrame]
-Rule = tuple[str, float]
 
 
 def compare_runs(
@@ -60,7 +56,7 @@ def compare_runs(
     Returns:
         Exit status: 3 if a rule is violated, otherwise 0.
     """
-    rules = [_parse_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
+    rules = parse_rules(fail_on)
     if keep and Path(keep).suffix != sides.BASELINE:
         raise Problem(f"the name of a baseline must end with {sides.BASELINE} (got --keep {keep})")
     first = sides.load_side(base)
@@ -164,51 +160,6 @@ def compare_study(
     return facts, made
 
 
-def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
-    """Evaluate the rules of `--fail-on` against the verdicts.
-
-    Returns:
-        Lists of descriptions:
-            rules: all rules.
-            broken: violated rules, with the number of cells.
-            warned: rules violated in these sessions only. They do not fail the comparison, because the sessions of both
-                sides did not alternate.
-            open: rules that no cell decides.
-            passed: all remaining rules. If only some cells decide a rule, its description includes their number.
-    """
-    by_kind: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
-    for what, percent in rules:
-        word, _, count = what.partition(" ")
-        text, bound = f"{what} > {percent:g} %" if percent else what, 1 + percent / 100
-        by_kind["rules"].append(text)
-        if verdicts.empty:
-            by_kind["open"].append(text)
-            continue
-        if count:
-            share, verdict = counts[f"{count}_other"] / counts[f"{count}_base"], counts[count]
-            decided = verdict.isin((Outcome.SAME, Outcome.MORE, Outcome.FEWER))
-        else:
-            share, verdict = verdicts["ratio"], verdicts["verdict"]
-            # Without evidence of a change, the confidence interval may still exclude a change as large as in the rule.
-            low, high = verdicts["ratio_low"], verdicts["ratio_high"]
-            within = high <= bound if word == "slower" else low >= 1 / bound
-            decided = verdict.isin((Outcome.SAME, Outcome.FASTER, Outcome.SLOWER)) | (
-                (verdict == Outcome.NO_EVIDENCE) & within
-            )
-        beyond = share > bound if word in ("slower", "more") else share < 1 / bound
-        alone = "" if count else verdicts["of_sessions"]
-        if broken := int(((verdict == word) & beyond).sum()):
-            by_kind["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
-        elif warned := int(((alone == word) & beyond).sum()):
-            by_kind["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
-        elif not decided.any():
-            by_kind["open"].append(text)
-        else:
-            part = "" if decided.all() else f" (decided in {decided.sum()} of {len(decided)} cells)"
-            by_kind["passed"].append(f"{text}{part}")
-    return by_kind
-
-
 def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
     """List differences in metadata between two sides, with one column of values per side."""
     values = [_list_values(side.facts[study]) for side in (base, other)]
@@ -232,12 +183,6 @@ def _list_warnings(facts: Mapping) -> list[str]:
     where = f"{other} was measured {describe_elsewhere(facts['apart'])} than {base}"
     seen = f"; from these sessions only: {prose.format_list(warned)}" if (warned := facts["outcome"]["warned"]) else ""
     return [f"{prose.format_list(times)}: not judged, because {where}{seen}; measure both in turn (docs/ci.md)"]
-
-
-def _parse_rule(text: str) -> Rule:
-    if not (match := _RULE.fullmatch(text)):
-        raise Problem(f"--fail-on must be a rule such as 'slower > 10 %, more requests' (got {text!r})")
-    return match[1], float(match[2] or 0)
 
 
 def _list_common_studies(base: Side, other: Side) -> list[str]:
