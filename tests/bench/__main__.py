@@ -17,7 +17,18 @@ from rich.table import Table
 
 from sbench.probe import host
 from sbench.probe.program import Problem, run_main
-from tests.bench import adaptive, advice, counts, false_answers, false_verdicts, instruments, null_cells, project, scale
+from tests.bench import (
+    adaptive,
+    advice,
+    counts,
+    false_answers,
+    false_verdicts,
+    instruments,
+    null_cells,
+    project,
+    scale,
+    tool_samples,
+)
 from tests.bench.common import Row
 
 _TWO, _ROUND = {"runs": 2}, {"rounds": 1}
@@ -28,6 +39,7 @@ BENCHMARKS: dict[str, tuple[Callable[..., Iterator[Row]], dict[str, object]]] = 
     "orders": (false_verdicts.judge_orders, _TWO),
     "looks": (false_verdicts.judge_looks, _TWO),
     "adaptive": (adaptive.judge_adaptive_runs, _TWO | {"mixed": 1}),
+    "tools": (tool_samples.judge_tool_samples, _TWO | {"pilots": 2}),
     "between-runs": (false_answers.compare_sides, _TWO),
     "gains": (false_answers.advise_on_files, _TWO),
     "limits": (false_answers.judge_volumes, _TWO),

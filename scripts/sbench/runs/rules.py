@@ -31,8 +31,8 @@ def _parse_rule(text: str) -> Rule:
     return match[1], float(match[2] or 0)
 
 
-def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
-    """Evaluate the rules of `--fail-on` against the verdicts.
+def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame, noun: str = "cell") -> dict:
+    """Evaluate the rules of `--fail-on` against the verdicts on cells, or on comparisons with another `noun`.
 
     Returns:
         Lists of descriptions:
@@ -65,12 +65,12 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
         beyond = share > bound if word in ("slower", "more") else share < 1 / bound
         alone = "" if count else verdicts["of_sessions"]
         if broken := int(((verdict == word) & beyond).sum()):
-            by_kind["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
+            by_kind["broken"].append(f"{text} in {broken} of {len(verdict)} {noun}s")
         elif warned := int(((alone == word) & beyond).sum()):
-            by_kind["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
+            by_kind["warned"].append(f"{text} in {warned} of {len(verdict)} {noun}s")
         elif not decided.any():
             by_kind["open"].append(text)
         else:
-            part = "" if decided.all() else f" (decided in {decided.sum()} of {len(decided)} cells)"
+            part = "" if decided.all() else f" (decided in {decided.sum()} of {len(decided)} {noun}s)"
             by_kind["passed"].append(f"{text}{part}")
     return by_kind

@@ -66,9 +66,7 @@ def judge_samples(
         seed: seed of the splits, if there are too many to enumerate.
     """
     sizes = [_choose_batch_size(*map(len, pair)) for pair in zip(base, other, strict=True)]
-    batches = [
-        [_make_batches(values, size) for values in pair] for *pair, size in zip(base, other, sizes, strict=True)
-    ]
+    batches = [[_make_batches(values, size) for values in pair] for *pair, size in zip(base, other, sizes, strict=True)]
     groups = defaultdict(list)
     for number, pair in enumerate(batches):
         groups[tuple(map(len, pair))].append(number)
@@ -123,9 +121,9 @@ def estimate_needed(scatter: float, freedom: int, family: int, detect_percent: f
     """Return the number of samples of each side, or of blocks, that detects a difference with a power of 0.9.
 
     The scatter of a small pilot may be too small by chance, so its upper 80 % confidence limit is used (Browne,
-    Statistics in Medicine 14, 1995). The power is that of Student's t at the level of a comparison of the family. The CI
-    must exclude 1, too: its estimate has pi / 3 times the variance of the mean for unpaired samples, and pi / 2 times
-    for blocks (Hodges & Lehmann, Annals of Mathematical Statistics 34, 1963).
+    Statistics in Medicine 14, 1995). The power is that of Student's t at the level of a comparison of the family.
+    The CI must exclude 1, too: its estimate has pi / 3 times the variance of the mean for unpaired samples, and pi / 2
+    times for blocks (Hodges & Lehmann, Annals of Mathematical Statistics 34, 1963).
 
     Args:
         scatter: standard deviation of the ln of samples, or of the ln of ratios in blocks.
