@@ -65,7 +65,8 @@ def _compare_tools(given: argparse.Namespace) -> int:
 
     base, other = given.sides, given.other
     if runs := [source for source in (*base, *other) if not tool_files.is_tool_file(source)]:
-        raise Problem(f"{runs[0]} is not a result file of another tool; name two sides of the same kind")
+        file = next(source for source in (*base, *other) if source not in runs)
+        raise Problem(f"{runs[0]} is not a result file of another tool, but {file} is; name two sides of the same kind")
     if given.paired or given.keep:
         raise Problem("--paired and --keep are for runs; pair results of other tools in a CSV with a column block")
     if len(base) == 2 and not other:

@@ -161,16 +161,16 @@ def build_sides(base: Sequence[ToolFile], other: Sequence[ToolFile]) -> Sides:
         name = " → ".join(name for of in series for name in of)
         series = [{name: next(iter(of.values()))} for of in series]
     pairs = {name: (of, series[1][name]) for name, of in series[0].items() if name in series[1]}
-    sides = ((base, 0), (other, 1))
+    titles = _name_sides(base, other)
     alone = [
-        f"{name or 'values'} ({side[0].path})"
-        for side, own in sides
-        for name in series[own]
-        if name not in series[1 - own]
+        f"{name or 'values'} ({title})"
+        for title, of, there in zip(titles, series, reversed(series), strict=True)
+        for name in of
+        if name not in there
     ]
     if not pairs:
-        raise Problem(f"{first.path} and {other[0].path} have no benchmark in common: {prose.format_list(alone)}")
-    return _build_checked(first.tool, _name_sides(base, other), pairs, alone, has_sessions)
+        raise Problem(f"{titles[0]} and {titles[1]} have no benchmark in common: {prose.format_list(alone)}")
+    return _build_checked(first.tool, titles, pairs, alone, has_sessions)
 
 
 def _split_arms(file: ToolFile) -> Sides:

@@ -22,7 +22,7 @@ from sbench.probe.program import Problem
 # Factors from units of time to seconds.
 _SECONDS = {"s": 1.0, "second": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 # The header of the column of values in a CSV, with an optional unit: value, value_ms, value (ms) or value [MiB/s].
-_VALUE = re.compile(r"value(?:[ _]*[\[(]?([^\[\]() _]+)[\])]?)?")
+_VALUE = re.compile(r"value(?:[ _]*[\[(]?([^\[\]() _]+)[\])]?)?", re.IGNORECASE)
 # The beginning of a baseline of this project (`sides.write_baseline`).
 _BASELINE = re.compile(rb'\s*\{\s*"baseline"')
 _HEAD_BYTES = 200
@@ -132,7 +132,7 @@ def _recognise_format(path: str, text: str) -> tuple[Tool, Callable[[], Iterator
         raise Problem(f"{path} is empty; write it again")
     if text.lstrip()[0] not in "{[":
         header = text.lstrip().splitlines()[0]
-        if not any(_VALUE.fullmatch(name.strip().lower()) for name in header.split(",")):
+        if not any(_VALUE.fullmatch(name.strip()) for name in header.split(",")):
             raise Problem(
                 f"{path} is neither JSON nor a CSV with a column value; name results of {_NAMES}, or a CSV with"
                 f" {CSV.command}"
@@ -191,7 +191,12 @@ def _parse_pyperf(content: Mapping) -> Iterator[Series]:
         metadata = common | (of.get("metadata") or {})
         if metadata.get("unit", "second") == "second":
             runs = [run["values"] for run in of["runs"] if run.get("values")]
-            yield Series(metadata.get("name", "benchmark"), tuple(sum(values) / len(values) for values in runs))
+            yield Series(metadata.get("name", "benchmark"), tuple(map(_average_values, runs)))
+
+
+def _average_values(values: list[float]) -> float:
+    """Return the mean, or a value that is not positive, which `_check_series` reports."""
+    return sum(values) / len(values) if min(values) > 0 else min(values)
 
 
 def _parse_google(content: Mapping) -> Iterator[Series]:
@@ -210,6 +215,8 @@ def _parse_fio(content: Mapping) -> Iterator[Series]:
         for way in ("read", "write"):
             if job[way]["total_ios"]:
                 yield Series(f"{job['jobname']}: {way} rate", (job[way]["bw_bytes"],), "B/s")
+            # It is 0 if latencies are not measured (disable_lat).
+            if job[way]["total_ios"] and job[way]["lat_ns"]["mean"]:
                 yield Series(f"{job['jobname']}: {way} latency", (job[way]["lat_ns"]["mean"] / 1e9,))
 
 
@@ -230,7 +237,7 @@ def _parse_csv(path: str, text: str) -> Iterator[Series]:
         header, *rows = csv.reader(io.StringIO(text.lstrip()), strict=True)
     except csv.Error as error:
         raise Problem(f"{path} is not a CSV ({error})") from error
-    columns = [name.strip().lower() for name in header]
+    columns = [name.strip() for name in header]
     place, label = next((place, match[1]) for place, name in enumerate(columns) if (match := _VALUE.fullmatch(name)))
     unit = label or ""
     if unit and unit not in _SECONDS and not unit.endswith("/s"):
@@ -238,7 +245,7 @@ def _parse_csv(path: str, text: str) -> Iterator[Series]:
     for number, row in enumerate(rows, 2):
         if not row:
             continue
-        cells = dict(zip(columns, map(str.strip, row), strict=False))
+        cells = dict(zip(map(str.lower, columns), map(str.strip, row), strict=False))
         arm, block, benchmark = (cells.get(name, "") for name in ("arm", "block", "benchmark"))
         if len(row) != len(columns) or any(not cells[name] for name in ("arm", "block", "benchmark") if name in cells):
             raise Problem(f"{path}: line {number} must have {len(columns)} fields, none of them empty")

@@ -50,13 +50,13 @@ def judge_samples(
 ) -> list[Judgement]:
     """Return a judgement for each comparison of a family of unpaired samples, in the order of their measurement.
 
-    A side with more than 30 samples is divided into 10 to 30 batches of equal size, because neighbouring samples of a
+    A side with more than 30 samples is divided into 15 to 30 batches of equal size, because neighbouring samples of a
     process depend on each other (Schmeiser, Operations Research 30, 1982). Batches of both sides have the same size,
     and their medians are judged like sessions (`sessions.judge_sessions`).
 
     Comparisons with equal numbers of batches are tested together. The p of such a group is multiplied by the number of
-    all judged comparisons divided by the number in the group (Bonferroni), so that the error level of the family is
-    kept exactly, for any numbers of samples.
+    all judged comparisons divided by the number in the group (Bonferroni), which bounds the error level of the family
+    for any numbers of samples.
 
     Args:
         base: positive times of one side in any unit, an array for each comparison.
@@ -68,33 +68,52 @@ def judge_samples(
     sizes = [_choose_batch_size(*map(len, pair)) for pair in zip(base, other, strict=True)]
     batches = [[_make_batches(values, size) for values in pair] for *pair, size in zip(base, other, sizes, strict=True)]
     groups = defaultdict(list)
-    for number, pair in enumerate(batches):
-        groups[tuple(map(len, pair))].append(number)
-    family = sum(min(map(len, pair)) >= sessions.LEAST for pair in batches)
+    for number, (first, second) in enumerate(batches):
+        groups[len(first), len(second)].append(number)
+    family = max(1, sum(min(map(len, pair)) >= sessions.LEAST for pair in batches))
     made: dict[int, Judgement] = {}
-    for counts, numbers in groups.items():
-        # Arrays (how, side, batch, comparison) of ln of medians and means.
-        logs = [
-            [np.log([[how(row) for row in batches[number][side]] for number in numbers]).T for side in (0, 1)]
-            for how in (np.median, np.mean)
-        ]
-        judged = sessions.judge_sessions(*logs[0], equivalence_percent=equivalence_percent, seed=seed, means=logs[1])
-        # Enumerated splits of sides of equal size include each split and its mirror image, with the same |t|.
-        lowest_p = (1 + (counts[0] == counts[1])) / math.comb(sum(counts), counts[0])
-        share = family / len(numbers)
-        is_possible = min(counts) >= sessions.LEAST and lowest_p * share <= stats.LEVEL
-        for number, verdict, *columns in zip(numbers, judged, logs[0][0].T, logs[0][1].T, strict=True):
-            scatter, freedom = _pool_scatter(columns)
-            error = scatter * math.sqrt(sum(1 / count for count in counts if count))
-            corrected = _correct_for_groups(verdict, share, equivalence_percent)
-            if verdict.verdict in JUDGED:
-                detectable = _compute_detectable(corrected, error, freedom, family, is_possible, equivalence_percent)
-                corrected = corrected._replace(detectable_ratio=detectable)
-            needed = estimate_needed(scatter, freedom, max(family, 1), detect_percent, sides=2)
-            serial = [stats.compute_serial_p(side[:, None], seed) for side in columns if len(side)]
-            is_serial = any(p < SERIAL_LEVEL / 2 / family for p in serial)
-            made[number] = Judgement(corrected, sizes[number], needed * sizes[number], is_serial)
-    return [made[number] for number in range(len(batches))]
+    for numbers in groups.values():
+        of_group = [batches[number] for number in numbers]
+        judged = _judge_group(of_group, family, equivalence_percent, detect_percent, seed)
+        made |= dict(zip(numbers, judged, strict=True))
+    return [
+        of._replace(batch=size, needed=of.needed * size)
+        for of, size in zip((made[number] for number in range(len(batches))), sizes, strict=True)
+    ]
+
+
+def _judge_group(
+    pairs: Sequence[Sequence[Floats]], family: int, equivalence_percent: float, detect_percent: float, seed: int
+) -> list[Judgement]:
+    """Return a judgement for each comparison of a group, whose numbers are in batches.
+
+    Args:
+        pairs: for each comparison, the batches of both sides, arrays (batches, samples).
+        family: number of comparisons in the family.
+        equivalence_percent: as for `judge_samples`.
+        detect_percent: as for `judge_samples`.
+        seed: as for `judge_samples`.
+    """
+    base, other, *means = (
+        np.log([how(pair[side], axis=1) for pair in pairs]).T for how in (np.median, np.mean) for side in (0, 1)
+    )
+    judged = sessions.judge_sessions(base, other, equivalence_percent=equivalence_percent, seed=seed, means=means)
+    counts, share = (len(base), len(other)), family / len(pairs)
+    # Enumerated splits of sides of equal size include each split and its mirror image, with the same |t|.
+    lowest_p = (1 + (counts[0] == counts[1])) / math.comb(sum(counts), counts[0])
+    is_possible = lowest_p * share <= stats.LEVEL
+    made = []
+    for verdict, *sides in zip(judged, base.T, other.T, strict=True):
+        scatter, freedom = _pool_scatter(sides)
+        if verdict.verdict in JUDGED:
+            verdict = _correct_for_groups(verdict, share)
+            error = scatter * math.sqrt(sum(1 / count for count in counts))
+            detectable = _compute_detectable(verdict, error, freedom, family, is_possible, equivalence_percent)
+            verdict = verdict._replace(detectable_ratio=detectable)
+        needed = estimate_needed(scatter, freedom, family, detect_percent, sides=2)
+        serial = [stats.compute_serial_p(side[:, None], seed) for side in sides]
+        made.append(Judgement(verdict, 1, needed, any(p < SERIAL_LEVEL / 2 / family for p in serial)))
+    return made
 
 
 def judge_blocks(
@@ -180,10 +199,8 @@ def _pool_scatter(sides: Sequence[Floats]) -> tuple[float, int]:
     return (math.sqrt(squares / freedom) if freedom else math.nan), freedom
 
 
-def _correct_for_groups(verdict: Verdict, share: float, equivalence_percent: float) -> Verdict:
-    """Correct p for the other groups of the family, and choose the outcome again if it was decided by p."""
-    if verdict.verdict not in JUDGED:
-        return verdict
+def _correct_for_groups(verdict: Verdict, share: float) -> Verdict:
+    """Multiply p by the family's share of the group; the outcome is undecided if p no longer supports it."""
     p = min(1.0, verdict.p * share)
     is_lost = p > stats.LEVEL and verdict.verdict != Outcome.SAME
     return verdict._replace(p=p, verdict=Outcome.NO_EVIDENCE if is_lost else verdict.verdict)
