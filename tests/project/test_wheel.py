@@ -84,6 +84,13 @@ def test_the_verdict_rule_is_there(installed):
     subprocess.run([installed("[verdicts]") / "python", "-I", "-c", code], check=True)
 
 
+def test_results_of_other_tools_are_compared_with_the_verdict_rule_alone(installed, call):
+    data = ROOT / "tests/runs/data"
+    done = call(installed("[verdicts]"), "compare", data / "fio_a.json", data / "fio_b.json", "--fail-on", "slower")
+    assert done.returncode == 3, done.stderr
+    assert "read: read rate: slower" in done.stdout
+
+
 def test_the_wheel_has_static_programs_for_this_platform(wheel):
     machine = platform.machine()
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}.whl")

@@ -1,6 +1,6 @@
 """Compare results of other benchmark tools (`tool_files`), and print verdicts on each benchmark.
 
-Ratios compare times: of a rate, the ratio is that of the times per byte or operation.
+Ratios compare times. Rates are converted to times per byte or operation first.
 """
 
 import math
@@ -286,7 +286,7 @@ def _describe_sides(sides: Sides, rows: Sequence[Row]) -> str:
 
 
 def _choose_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in the order of their outcomes; of many rows, only those that differ."""
+    """Return the rows in the order of their outcomes; of many rows, only rows that differ."""
     ordered = sorted(rows, key=lambda row: _ORDER.index(row.verdict))
     return ordered if len(rows) <= _PRINTED else [row for row in ordered if row.verdict in ORDERED]
 

@@ -88,7 +88,7 @@ def _judge_group(
     """Return a judgement for each comparison of a group, whose numbers are in batches.
 
     Args:
-        pairs: for each comparison, the batches of both sides, arrays (batches, samples).
+        pairs: for each comparison, the batches of both sides, with a row per batch.
         family: number of comparisons in the family.
         equivalence_percent: as for `judge_samples`.
         detect_percent: as for `judge_samples`.
@@ -140,7 +140,7 @@ def estimate_needed(scatter: float, freedom: int, family: int, detect_percent: f
     """Return the number of samples of each side, or of blocks, that detects a difference with a power of 0.9.
 
     The scatter of a small pilot may be too small by chance, so its upper 80 % confidence limit is used (Browne,
-    Statistics in Medicine 14, 1995). The power is that of Student's t at the level of a comparison of the family.
+    Statistics in Medicine 14, 1995). The power is computed for Student's t at the level of a comparison of the family.
     The CI must exclude 1, too: its estimate has pi / 3 times the variance of the mean for unpaired samples, and pi / 2
     times for blocks (Hodges & Lehmann, Annals of Mathematical Statistics 34, 1963).
 
