@@ -26,6 +26,14 @@ def test_the_proposed_number_detects_the_difference(paired):
     assert sum(found) >= stats.compute_binomial_quantiles(PILOTS, tool_samples.POWER)[0]
 
 
+def test_blocks_have_the_power_for_which_their_number_is_proposed_if_the_scatter_is_known():
+    count = int(samples.estimate_needed(0.07, 10**6, 1, 10, sides=1))
+    random = np.random.default_rng(6)
+    trials = [random.normal(math.log(1.1), 0.07, (count, 1)) for _ in range(300)]
+    detected = sum(samples.judge_blocks(d)[0].verdict.verdict == Outcome.SLOWER for d in trials)
+    assert detected >= stats.compute_binomial_quantiles(len(trials), samples.NEEDED_POWER)[0]
+
+
 def test_each_group_of_equal_counts_gets_its_share_of_the_level():
     random = np.random.default_rng(3)
     base, other = ([random.lognormal(0, 0.05, n) for n in (6, 6, 9, 12)] for _ in range(2))
@@ -33,6 +41,15 @@ def test_each_group_of_equal_counts_gets_its_share_of_the_level():
     pairs = [samples.judge_samples(base[first:last], other[first:last]) for first, last in ((0, 2), (2, 3), (3, 4))]
     alone = [of.verdict.p for group in pairs for of in group]
     assert together == pytest.approx([min(1, p * factor) for p, factor in zip(alone, (2, 2, 4, 4), strict=True)])
+
+
+def test_a_group_that_does_not_fit_into_memory_is_divided(monkeypatch):
+    random = np.random.default_rng(4)
+    base, other = ([random.lognormal(0, 0.05, 6) for _ in range(3)] for _ in range(2))
+    alone = [samples.judge_samples([a], [b])[0].verdict.p for a, b in zip(base, other, strict=True)]
+    monkeypatch.setattr(samples, "_MOST_T", math.comb(12, 6))
+    divided = [of.verdict.p for of in samples.judge_samples(base, other)]
+    assert divided == pytest.approx([min(1, 3 * p) for p in alone])
 
 
 def test_a_group_whose_smallest_p_exceeds_its_share_is_undecided():

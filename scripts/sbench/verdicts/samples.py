@@ -20,6 +20,8 @@ NEEDED_POWER = 0.9
 SCATTER_CONFIDENCE = 0.8
 # Largest number of samples to propose.
 MOST = 100_000
+# Largest number of |t| to compute at a time, which determines the memory needed.
+_MOST_T = 4_000_000
 # p below which the samples of a side are reported to depend on their neighbours.
 SERIAL_LEVEL = 0.01
 
@@ -54,9 +56,9 @@ def judge_samples(
     process depend on each other (Schmeiser, Operations Research 30, 1982). Batches of both sides have the same size,
     and their medians are judged like sessions (`sessions.judge_sessions`).
 
-    Comparisons with equal numbers of batches are tested together. The p of such a group is multiplied by the number of
-    all judged comparisons divided by the number in the group (Bonferroni), which bounds the error level of the family
-    for any numbers of samples.
+    Comparisons with equal numbers of batches are tested together, as many as fit into memory. The p of such a group is
+    multiplied by the number of all judged comparisons divided by the number in the group (Bonferroni), which bounds the
+    error level of the family for any numbers of samples.
 
     Args:
         base: positive times of one side in any unit, an array for each comparison.
@@ -68,14 +70,17 @@ def judge_samples(
     sizes = [_choose_batch_size(*map(len, pair)) for pair in zip(base, other, strict=True)]
     batches = [[_make_batches(values, size) for values in pair] for *pair, size in zip(base, other, sizes, strict=True)]
     groups = defaultdict(list)
-    for number, (first, second) in enumerate(batches):
-        groups[len(first), len(second)].append(number)
+    for number, (rows, other_rows) in enumerate(batches):
+        groups[len(rows), len(other_rows)].append(number)
     family = max(1, sum(min(map(len, pair)) >= sessions.LEAST for pair in batches))
     made: dict[int, Judgement] = {}
-    for numbers in groups.values():
-        of_group = [batches[number] for number in numbers]
-        judged = _judge_group(of_group, family, equivalence_percent, detect_percent, seed)
-        made |= dict(zip(numbers, judged, strict=True))
+    for counts, numbers in groups.items():
+        size = _MOST_T // min(math.comb(sum(counts), counts[0]), sessions.SPLITS)
+        for first in range(0, len(numbers), size):
+            part = numbers[first : first + size]
+            of_group = [batches[number] for number in part]
+            judged = _judge_group(of_group, family, equivalence_percent, detect_percent, seed)
+            made |= dict(zip(part, judged, strict=True))
     return [
         of._replace(batch=size, needed=of.needed * size)
         for of, size in zip((made[number] for number in range(len(batches))), sizes, strict=True)
