@@ -126,6 +126,18 @@ def test_two_csv_files_and_their_benchmarks_are_compared(folder, capsys):
     assert [(row["benchmark"], row["verdict"]) for row in made["verdicts"]] == [("x", "slower"), ("y", "slower")]
 
 
+@pytest.mark.parametrize("tool", ["pytest_benchmark", "google_benchmark", "pyperf", "asv"])
+def test_sides_of_different_machines_are_reported(tool, folder, capsys):
+    text = (DATA / f"{tool}_b.json").read_text(encoding="utf-8")
+    name = '"toy"' if tool == "asv" else '"vm"'
+    assert name in text
+    (folder / "b.json").write_text(text.replace(name, '"other"'), encoding="utf-8")
+    alike = judge(DATA / f"{tool}_a.json", DATA / f"{tool}_b.json", capsys=capsys)[1]["notes"]
+    apart = judge(DATA / f"{tool}_a.json", folder / "b.json", capsys=capsys)[1]["notes"]
+    line = f"{tool}_a.json is of machine {name[1:-1]}, b.json of other: a difference may be between the machines."
+    assert [note for note in apart if note not in alike] == [line]
+
+
 def test_a_higher_rate_is_faster(folder, capsys):
     rows = [f"{arm},{scale + n / 100}" for arm, scale in (("old", 10), ("new", 20)) for n in range(6)]
     _, made = judge(write_csv(folder / "a.csv", "arm,value [MiB/s]", *rows), capsys=capsys)

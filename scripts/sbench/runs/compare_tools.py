@@ -5,7 +5,7 @@ Ratios compare times. Rates are converted to times per byte or operation first.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -39,6 +39,7 @@ class Sides:
         noun: the unit of the statistics: the tool's word for a sample, "block", or "file".
         pairs: for each benchmark, the series of both sides.
         alone: the benchmarks that only one side has.
+        machines: the names of the machines of each side, as far as the files name them.
     """
 
     tool: Tool
@@ -46,6 +47,7 @@ class Sides:
     noun: str
     pairs: dict[str, tuple[Series, Series]]
     alone: list[str]
+    machines: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def build_sides(base: Sequence[ToolFile], other: Sequence[ToolFile]) -> Sides:
     ]
     if not pairs:
         raise Problem(f"{titles[0]} and {titles[1]} have no benchmark in common: {prose.format_list(alone)}")
-    return _build_checked(first.tool, titles, pairs, alone, has_sessions)
+    machines = tuple(" and ".join(sorted({file.machine for file in side} - {""})) for side in (base, other))
+    return replace(_build_checked(first.tool, titles, pairs, alone, has_sessions), machines=machines)
 
 
 def _split_arms(file: ToolFile) -> Sides:
@@ -353,6 +356,11 @@ def _format_value(value: float, unit: str) -> str:
 def _list_notes(sides: Sides, rows: Sequence[Row], detect_percent: float) -> list[str]:
     """Return what the verdicts do not cover, and other notes, in a line each."""
     notes = [_describe_scope(sides)]
+    if all(sides.machines) and sides.machines[0] != sides.machines[1]:
+        notes.append(
+            f"{sides.names[0]} is of machine {sides.machines[0]}, {sides.names[1]} of {sides.machines[1]}: a difference"
+            " may be between the machines."
+        )
     if serial := sum(row.is_serial for row in rows):
         which = f"{serial} of {prose.format_count(len(rows), 'benchmark')}"
         notes.append(

@@ -40,20 +40,24 @@ class Tool(NamedTuple):
         noun: its word for a sample.
         scope: what all samples of a file have in common.
         command: how to write a usable file.
+        machine: keys of the name of the machine in a file; empty if files do not name it.
     """
 
     name: str
     noun: str
     scope: str
     command: str
+    machine: tuple[str, ...] = ()
 
 
 _START, _SESSION = "start of the program", "session"
 HYPERFINE = Tool("hyperfine", "run", _SESSION, "hyperfine --export-json")
-PYTEST = Tool("pytest-benchmark", "round", _START, "pytest --benchmark-json")
-ASV = Tool("asv", "sample", _SESSION, "asv run --record-samples")
-PYPERF = Tool("pyperf", "process", _SESSION, "pyperf … --output")
-GOOGLE = Tool("google-benchmark", "repetition", _START, "--benchmark_repetitions=10 --benchmark_out")
+PYTEST = Tool("pytest-benchmark", "round", _START, "pytest --benchmark-json", ("machine_info", "node"))
+ASV = Tool("asv", "sample", _SESSION, "asv run --record-samples", ("params", "machine"))
+PYPERF = Tool("pyperf", "process", _SESSION, "pyperf … --output", ("metadata", "hostname"))
+GOOGLE = Tool(
+    "google-benchmark", "repetition", _START, "--benchmark_repetitions=10 --benchmark_out", ("context", "host_name")
+)
 FIO = Tool("fio", "job", _SESSION, "fio --output-format=json")
 CSV = Tool("CSV", "row", _SESSION, "the columns arm, block and value")
 _NAMES = ", ".join(tool.name for tool in (HYPERFINE, PYTEST, ASV, PYPERF, GOOGLE, FIO))
@@ -85,10 +89,11 @@ class Series:
 
 @dataclass(frozen=True)
 class ToolFile:
-    """The content of a result file: its path, its tool, its SHA-256, and its series (at least one)."""
+    """The content of a result file: path, tool, name of the machine if known, SHA-256, and series (at least one)."""
 
     path: str
     tool: Tool
+    machine: str
     digest: str
     series: tuple[Series, ...]
 
@@ -113,9 +118,9 @@ def read_tool_file(path: str) -> ToolFile:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not a text file; name results of {_NAMES} (JSON), or a CSV") from error
-    tool, parse = _recognise_format(path, text)
+    tool, content_of, parse = _recognise_format(path, text)
     try:
-        series = tuple(_merge_series(parse()))
+        series, machine = tuple(_merge_series(parse())), _get_machine(tool, content_of)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise Problem(
@@ -123,11 +128,20 @@ def read_tool_file(path: str) -> ToolFile:
         ) from error
     if not series:
         raise Problem(f"{path} has no samples of {tool.name}; write it with {tool.command}")
-    return ToolFile(path, tool, hashlib.sha256(content).hexdigest(), tuple(_check_series(path, of) for of in series))
+    return ToolFile(
+        path, tool, machine, hashlib.sha256(content).hexdigest(), tuple(_check_series(path, of) for of in series)
+    )
 
 
-def _recognise_format(path: str, text: str) -> tuple[Tool, Callable[[], Iterator[Series]]]:
-    """Return the tool that wrote a text, and a function that parses it."""
+def _get_machine(tool: Tool, content: Mapping) -> str:
+    value: object = content
+    for key in tool.machine:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def _recognise_format(path: str, text: str) -> tuple[Tool, Mapping, Callable[[], Iterator[Series]]]:
+    """Return the tool that wrote a text, its JSON object (empty for a CSV), and a function that parses it."""
     if not text.strip():
         raise Problem(f"{path} is empty; write it again")
     if text.lstrip()[0] not in "{[":
@@ -137,12 +151,12 @@ def _recognise_format(path: str, text: str) -> tuple[Tool, Callable[[], Iterator
                 f"{path} is neither JSON nor a CSV with a column value; name results of {_NAMES}, or a CSV with"
                 f" {CSV.command}"
             )
-        return CSV, partial(_parse_csv, path, text)
+        return CSV, {}, partial(_parse_csv, path, text)
     content = _parse_json(path, text)
     keys = set(content) if isinstance(content, dict) else set()
     for needed, tool, parse in _FORMATS:
         if needed <= keys:
-            return tool, partial(parse, content)
+            return tool, content, partial(parse, content)
     raise Problem(
         f"{path} is not a baseline; write it with sbench compare RUN… --keep {path}, or name results of {_NAMES}"
     )
