@@ -13,7 +13,7 @@ from sbench.court.tested_claim import TestedClaim, load_claim
 from sbench.pages import prose, tiles
 from sbench.pages.markup import bold, bullets, code, heading, link, paragraph, quotation, verbatim
 from sbench.pages.page import Page, Table
-from sbench.pages.plot import COLOURS, Bars, Figure, Panel, choose_round_ticks, format_tick
+from sbench.pages.plot import COLOURS, Bars, Figure, Panel
 from sbench.probe import sizes
 from sbench.probe.program import read_json, write_json
 
@@ -222,8 +222,7 @@ def _draw_requests(traffic: dict[str, list[dict]], runs: Runs) -> Figure:
         count = int(runs.read_median(arm, "requests", len(runs.claim.networks) - 1))
         more = f", the first {_DRAWN}" * (count > _DRAWN)
         title = f"{arm}: {sizes.format_count(count, 'request')}{more}"
-        ticks = choose_round_ticks(0, len(rows))
-        places = {"y_ticks": tuple(-tick for tick in ticks), "y_tick_texts": tuple(map(format_tick, ticks))}
+        places = {"y_ticks": (0, 1 - len(rows)), "y_tick_texts": ("1", str(len(rows)))}
         panels.append(Panel(title, "Time (s)", "Request", bars=bars, y_ends=(-len(rows), 1), height=280, **places))
         parts.append(table.assign(arm=arm, method=[row["method"] for row in rows], path=[row["path"] for row in rows]))
     numbers = pd.concat(parts) if parts else pd.DataFrame()
