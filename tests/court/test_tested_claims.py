@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import ROOT, copy_project, sbench
 
-from sbench.court import judging
+from sbench.court import claim_page, judging
 from sbench.court.judging import HOLDS, NOT, ONLY_IF, UNKNOWN, Inexact, Runs
 from sbench.court.tested_claim import load_claim
 from sbench.probe.program import Problem
@@ -210,6 +210,19 @@ def list_rows(new: list[float], old: list[float], column: str, network: int = 0)
         for arm, values in (("new", new), ("old", old))
         for block, value in enumerate(values)
     ]
+
+
+def test_a_page_draws_the_requests_of_the_contrast_in_the_order_of_their_starts(build_runs: Callable):
+    runs = build_runs(list_rows([1], [6331], "requests"))
+    traffic = {
+        arm: [{"begin": place, "end": place + 1, "method": "GET", "path": "/a"} for place in range(count)]
+        for arm, count in (("new", 1), ("old", 2000))
+    }
+    figure = claim_page.draw_requests(traffic, runs)
+    assert [panel.title for panel in figure.panels] == ["new: 1 request", "old: 6,331 requests, the first 400"]
+    assert len(figure.numbers) == 401
+    assert figure.panels[1].y_tick_texts == ("1", "400")
+    assert (figure.panels[1].bars[0].table["y"].diff().dropna() == -1).all()
 
 
 def test_a_count_that_differs_between_runs_decides_nothing(build_runs: Callable):

@@ -79,7 +79,7 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     traffic = read_json(folder / "traffic.json")
     # The module of a claim counts requests to a server other than the bucket's.
     if claim.decided_by in ("requests", "bytes") and any(traffic[arm] for arm in claim.contrast):
-        page.show_figure(_draw_requests(traffic, runs))
+        page.show_figure(draw_requests(traffic, runs))
     page.show_text(link("All claims", "index.html"), in_markdown=False)
     page.show_text(heading(2, "Reproduce"), verbatim(f"./sbench published {claim.id}"))
     machine = made["machine"]
@@ -202,7 +202,7 @@ def _draw_region(runs: Runs) -> Figure:
     return Figure("region", "Where the network decides", caption, (panel,), numbers)
 
 
-def _draw_requests(traffic: dict[str, list[dict]], runs: Runs) -> Figure:
+def draw_requests(traffic: dict[str, list[dict]], runs: Runs) -> Figure:
     """Draw a bar per request of the contrast, from its start to its last byte; later requests are lower."""
     panels, parts = [], []
     for arm in runs.claim.contrast:
