@@ -78,9 +78,7 @@ def parse_store(address: str) -> dict | None:
     """
     if not address:
         return None
-    if not (bucket := addresses.get_bucket(address)):
-        raise Problem(f"--store must be s3://bucket/prefix (got {address})")
-    prefix = address.removeprefix(addresses.IN_BUCKET).partition("/")[2].strip("/")
+    bucket, prefix = addresses.split_bucket_address(address, "--store")
     return build_store_entry(bucket) | {"prefix": prefix, "upload": True}
 
 

@@ -61,6 +61,7 @@ def make_plan(
     imports: Sequence[str] = (),
     budget: str = "",
     simulates: bool = False,
+    session: str | None = None,
 ) -> Plan:
     """Plan the measurements of a configuration.
 
@@ -73,11 +74,15 @@ def make_plan(
         imports: paths of external results to report; override the configured paths.
         budget: the maximum measuring time per study, such as 10m; overrides the configured budget.
         simulates: whether to simulate runs, for the likely duration of all rounds.
+        session: the number of the session on one of several machines, which becomes a part of the run's name.
 
     Raises:
         Problem: an argument is invalid or names something that does not exist.
     """
     changes: dict = {"run": _parse_run_name(name)} if name else {}
+    if session is not None:
+        run = name or configuration.load_config(file)["run"]
+        changes["run"] = f"{run}-session-{_parse_session(session)}"
     changes |= {"budget_s": parse_duration(budget)} if budget else {}
     config = configuration.load_config(file, changes)
     if budget and "most_repeats" not in config:
@@ -164,6 +169,17 @@ def _parse_run_name(text: str) -> str:
         float(text)
         raise Problem(f"--name must not be a number (got {text!r}); put a letter before it, such as --name day-{text}")
     return text
+
+
+def _parse_session(text: str) -> int:
+    """Parse the number of a session, as job arrays give it.
+
+    Raises:
+        Problem: it is not an integer of at least 0.
+    """
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise Problem(f"--session must be an integer of at least 0, such as --session 3 (got {text!r})")
+    return int(text)
 
 
 def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:

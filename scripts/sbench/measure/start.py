@@ -26,16 +26,21 @@ from sbench.probe.program import Problem, expect_folders
 _CLUSTER = {"--workflow-profile", "--profile", "--executor", "-e"}
 
 
-def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
+def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str], waits: bool = False) -> int:
     """Print the cost of a plan, ask for confirmation if it exceeds a limit, and run Snakemake.
 
-    Snakemake replaces this process. Only on a cluster, it runs as a subprocess, once for each round.
+    Snakemake replaces this process. On a cluster, and if `waits`, it runs as a subprocess instead, once for each round
+    on a cluster.
 
     Args:
         plan: the plan of the run.
         cores: the number of cores for Snakemake; None for all usable cores.
         yes: do not ask for confirmation.
         options: additional options for Snakemake.
+        waits: whether to return after the run.
+
+    Returns:
+        The exit status of Snakemake.
 
     Raises:
         Problem: the user did not confirm, there is not enough disk space, or another run is in progress.
@@ -62,12 +67,13 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
     if plan.changes:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in plan.changes.items())]
     command += options
-    if not _CLUSTER.intersection(word.partition("=")[0] for word in options):
+    on_cluster = bool(_CLUSTER.intersection(word.partition("=")[0] for word in options))
+    if not (on_cluster or waits):
         os.execv(command[0], command)
     while True:
         status = _call_snakemake(command)
-        if status or not _has_further_round(plan):
-            raise SystemExit(status)
+        if status or not on_cluster or not _has_further_round(plan):
+            return status
 
 
 def _call_snakemake(command: list[str]) -> int:

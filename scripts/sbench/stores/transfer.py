@@ -45,7 +45,7 @@ class Target(ABC):
 
     def build_object_key(self, name: str) -> str:
         """Return the key of an object in the store."""
-        return f"{self._key}/{name}"
+        return f"{self._key}/{name}".lstrip("/")
 
     @abstractmethod
     def convert_errors(self) -> contextlib.AbstractContextManager:

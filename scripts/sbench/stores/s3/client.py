@@ -1,9 +1,12 @@
 """Connect to S3: credentials, presigned URLs, listings, one-line error messages, and uploads of datasets."""
 
 import contextlib
+import functools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC
+from pathlib import Path
 from typing import BinaryIO
 
 import boto3
@@ -208,6 +211,20 @@ class Target(transfer.Target):
         self._s3.upload_fileobj(
             source, self._bucket, self.build_object_key(name), Config=config, Callback=progress.add_bytes
         )
+
+
+def upload_file(store: dict, path: Path) -> None:
+    """Upload a file to a bucket under the store's prefix and the file's name; it becomes an object whole or not at all.
+
+    Raises:
+        Problem: the bucket cannot be reached, or rejects the upload.
+    """
+    target = Target(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {}, store["prefix"])
+    size = path.stat().st_size
+    key, part = target.build_object_key(path.name), transfer.choose_part_bytes(size, target.most_parts)
+    progress = transfer.Progress(f"uploading {key}", size, functools.partial(print, file=sys.stderr))
+    with target.convert_errors(), open(path, "rb") as source:
+        target.upload_object(path.name, source, size, part, progress)
 
 
 def describe_credentials(store: dict) -> str:

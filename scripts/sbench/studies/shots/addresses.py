@@ -25,6 +25,17 @@ def get_bucket(what: str | Sequence[str]) -> str:
     return buckets.pop()
 
 
+def split_bucket_address(address: str, option: str) -> tuple[str, str]:
+    """Return the bucket and the key prefix of s3://bucket/prefix, the value of `option`.
+
+    Raises:
+        Problem: the address is not of this form.
+    """
+    if not (bucket := get_bucket(address)):
+        raise Problem(f"{option} must be s3://bucket/prefix (got {address})")
+    return bucket, address.removeprefix(IN_BUCKET).partition("/")[2].strip("/")
+
+
 def _parse_bucket(place: str) -> str:
     address = _ADDRESS.fullmatch(place)
     if not address:
