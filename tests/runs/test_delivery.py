@@ -18,7 +18,7 @@ from sbench.measure.run_plan import make_plan
 from sbench.probe.program import Problem, build_command
 from sbench.runs import archive, delivery
 
-EXAMPLE = next((ROOT / "results/example").glob(f"*{archive.SUFFIX}"))
+EXAMPLE = next((ROOT / "results/example").glob(f"*{archive.SUFFIX}"), None)
 PART = 16 * 2**20
 SEND = """
 import pathlib, sys

@@ -74,7 +74,7 @@ def make_plan(
         imports: paths of external results to report; override the configured paths.
         budget: the maximum measuring time per study, such as 10m; overrides the configured budget.
         simulates: whether to simulate runs, for the likely duration of all rounds.
-        session: the number of the session on one of several machines, which becomes a part of the run's name.
+        session: the index of the session on one of several machines, which becomes a part of the run's name.
 
     Raises:
         Problem: an argument is invalid or names something that does not exist.
@@ -172,7 +172,7 @@ def _parse_run_name(text: str) -> str:
 
 
 def _parse_session(text: str) -> int:
-    """Parse the number of a session, as job arrays give it.
+    """Parse the index of a session.
 
     Raises:
         Problem: it is not an integer of at least 0.
