@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from sbench.design import blocks, cost, matrix, prices
 from sbench.design import config as configuration
 from sbench.design.records import write_record as write_record
 from sbench.probe import host
-from sbench.probe.program import read_yaml
+from sbench.probe.program import Problem, read_yaml
 
 AWS = {"kind": "s3", "bucket": "mine", "region": "us-east-1"}
 ELSEWHERE = {"kind": "s3", "bucket": "mine", "endpoint": "http://127.0.0.1:9"}
@@ -77,11 +78,103 @@ def test_every_price_has_a_date_and_a_source():
     def of(values: dict) -> list[dict]:
         if any(key.startswith("usd_") for key in values):
             return [values]
-        return [one for value in values.values() for one in of(value)]
+        return [one for value in values.values() if isinstance(value, dict) for one in of(value)]
 
     listed = of(read_yaml(prices.PRICES))
     assert len(listed) >= 7
     assert all(re.fullmatch(r"\d{4}(-\d\d)?", entry["as_of"]) and "http" in entry["source"] for entry in listed)
+
+
+# A small list: 1 USD per 1,000 GET, 10 per 1,000 PUT, 20 per 1,000 LIST, 0.5 per GiB to the internet, 36 an hour.
+LIST = """
+machines: {here: {small: {usd_per_hour: 36, as_of: "2026-01", source: "A, http://a"}}}
+stores:
+  s3:
+    here:
+      title: Buckets
+      requests: {usd_per_1000_gets: 1, usd_per_1000_puts: 10, usd_per_1000_lists: 20, as_of: "2026-02", source: "B, http://b"}
+      transfer: {usd_per_gib_internet: 0.5, as_of: "2026-03", source: "C, http://c"}
+emulated: {service: s3, region: here}
+"""
+REQUESTS = {
+    "GET": {"count": 12, "listings": 2, "bytes_offered": 2**30, "bytes_delivered": 2**31},
+    "HEAD": {"count": 5, "bytes_delivered": None},
+    "PUT": {"count": 3},
+    "DELETE": {"count": 7},
+}
+
+
+@pytest.fixture
+def small_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "prices.yaml"
+    path.write_text(LIST, encoding="utf-8")
+    monkeypatch.setattr(prices, "PRICES", path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "store, machine, usd",
+    [
+        # 15 GET and HEAD, 3 PUT, 2 LIST: 0.015 + 0.03 + 0.04; 2 GiB; 10 s.
+        ({"server": "embedded"}, None, {"requests_usd": 0.085, "transfer_usd": 0}),
+        ({"region": "here"}, None, {"requests_usd": 0.085, "transfer_usd": 0}),
+        (
+            {"server": "embedded"},
+            {"type": "small", "region": "here"},
+            {"requests_usd": 0.085, "transfer_usd": 0, "machine_usd": 0.1},
+        ),
+        (
+            {"region": "here"},
+            {"type": "mine", "region": "none", "usd_per_hour": 72},
+            {"requests_usd": 0.085, "transfer_usd": 1, "machine_usd": 0.2},
+        ),
+        ({"region": "elsewhere"}, {"type": "small", "region": "there"}, {}),
+    ],
+)
+def test_a_record_costs_its_requests_its_bytes_and_its_seconds(small_list, store, machine, usd):
+    settings = {"store": {"kind": "s3", "bucket": "mine"} | store}
+    record = {"requests": REQUESTS, "seconds": {"total": 10}, "settings": settings}
+    assert prices.compute_record_usd(record, machine) == pytest.approx(usd)
+
+
+def test_files_and_uncounted_requests_cost_nothing_that_is_known(small_list):
+    on_disk = {"requests": {}, "seconds": {"total": 10}, "settings": {"store": {"kind": "posix"}}}
+    assert prices.compute_record_usd(on_disk, None) == {}
+    assert prices.find_rates({"kind": "posix"}) is None
+
+
+@pytest.mark.parametrize(
+    "old, new, line",
+    [
+        ("usd_per_1000_puts: 10", "usd_per_1000_puts: -1", "requests: usd_per_1000_puts must be a price"),
+        ("usd_per_1000_lists: 20, ", "", "requests: usd_per_1000_lists must be a price in US dollars (got None)"),
+        ("usd_per_gib_internet: 0.5", "usd_per_gib_internet: dear", "transfer: usd_per_gib_internet must be a price"),
+        ('as_of: "2026-02"', "as_of: spring", "as_of must be a date"),
+        ('source: "C, http://c"', "source: C", "transfer: source must be a name and an address"),
+        ("region: here}", "region: there}", "emulated must have a service and a region of stores"),
+        ("title: Buckets", "title: []", "title must be a name"),
+        ("stores:", "shops:", "stores must be a mapping"),
+        ("machines: {", "machines: [", "is not valid YAML"),
+    ],
+)
+def test_a_wrong_list_is_one_line(small_list, old, new, line):
+    assert old in LIST
+    small_list.write_text(LIST.replace(old, new), encoding="utf-8")
+    with pytest.raises(Problem) as raised:
+        prices.read_prices()
+    assert str(raised.value).startswith(str(small_list))
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_prices_that_are_older_than_a_year_are_named(small_list):
+    dates = prices.list_dates()
+    assert dates == ["2026-01", "2026-02", "2026-03"]
+    assert prices.describe_age(dates, date(2027, 1, 31)) == ""
+    assert prices.describe_age(dates, date(2027, 3, 1)) == (
+        f"prices of 2026-01 and 2026-02 are older than 12 months; update {small_list}"
+    )
+    assert prices.describe_age(["2025"], date(2026, 2, 1)).startswith("prices of 2025 are older")
 
 
 def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):

@@ -17,6 +17,7 @@ import h5py
 import nbformat
 import numpy as np
 import pytest
+import yaml
 from conftest import ROOT, artefact
 
 from sbench.build.servers import provide_servers
@@ -131,6 +132,16 @@ def test_requests_bytes_and_connections_are_those_that_were_made(data: Path, tmp
     }  # fmt: skip
     assert "9 requests: 8 GET, 1 LIST; 1 connection" in done.stderr
     assert "340 B sent in 8 GETs, 220 B of them distinct, ×1.55" in done.stderr
+    listed = yaml.safe_load((ROOT / "config/facts/prices.yaml").read_text(encoding="utf-8"))["stores"]["s3"][
+        "us-east-1"
+    ]
+    usd = 8 * listed["requests"]["usd_per_1000_gets"] + listed["requests"]["usd_per_1000_lists"]
+    outside = 1000 * 340 / 2**30 * listed["transfer"]["usd_per_gib_internet"]
+    assert made["cost"]["requests_usd_per_1000_runs"] == pytest.approx(usd)
+    assert made["cost"]["internet_usd_per_1000_runs"] == pytest.approx(outside)
+    assert (
+        f"1,000 such runs cost {usd:.3g} USD, as requests to S3 standard in us-east-1, and {outside:.3g}" in done.stderr
+    )
 
 
 def test_requests_of_child_processes_count(data: Path, tmp_path: Path):

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sbench.design import prices
 from sbench.measure import tables
-from sbench.pages import answer, cell_figures, findings, plot_html
+from sbench.pages import answer, cell_figures, cell_tables, costs, findings, plot_html
 from sbench.pages.results import Results
+from sbench.pages.statements import Records
 from sbench.studies.shots.report import results
 from sbench.verdicts import model
 from sbench.verdicts.outcomes import ORDERED
@@ -226,3 +228,63 @@ def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Resul
     page = zlib.decompress(b64decode(packed)).decode()
     # Lines of requests do not run into each other.
     assert '0.3,{"type":"number","value":"nan"},0.4' in page
+
+
+def test_what_reads_cost_is_the_product_of_counts_and_prices(run: Results):
+    usd = costs.compute_costs(run, run.measured)
+    over = run.measured["store"] == "s3"
+    each = prices.get_emulated_rates().usd["gets"]
+    assert usd[over].tolist() == pytest.approx((1000 * each * run.measured.loc[over, "requests"]).tolist())
+    assert usd[~over].isna().all()
+    table = cell_tables.build_request_table(run)
+    assert table.frame["USD per 1,000 reads"].notna().sum() == over.sum() > 0
+    assert "as requests to S3 standard in us-east-1" in table.caption
+    assert not any("machine" in column for column in table.frame)
+
+
+def test_bytes_that_leave_the_region_and_the_machine_cost_what_their_prices_say(run: Results):
+    machine = {"type": "mine", "region": prices.OUTSIDE, "usd_per_hour": 3.6}
+    outside = replace(run, facts=run.facts | {"billed_machine": machine})
+    cells = run.measured[run.measured["store"] == "s3"]
+    more = costs.compute_costs(outside, cells) - costs.compute_costs(run, cells)
+    per_byte = prices.get_emulated_rates(machine).usd["bytes"]
+    assert more.tolist() == pytest.approx((1000 * per_byte * cells["bytes_delivered"]).tolist())
+    assert costs.compute_machine_costs(outside, cells).tolist() == pytest.approx(cells["total_s"].tolist())
+    assert "machine / USD per 1,000 reads" in cell_tables.build_request_table(outside).frame
+
+
+def test_a_reason_states_what_each_side_costs_where_they_differ(run: Results):
+    [(text, (statement,))] = answer.describe_costs(run, explained(run, "page_buffer"))
+    each = 1000 * prices.get_emulated_rates().usd["gets"]
+    assert f"{22 * each:.5f} USD with a 64 MiB page buffer and {223 * each:.4f} USD with no page buffer" in text
+    assert text.endswith("(as requests to S3 standard in us-east-1, list prices of 2026-11).")
+    raw = pd.DataFrame(
+        [
+            {
+                "cell": cell,
+                "repeat": repeat,
+                "valid": True,
+                "gets": 22 if "pb64MiB" in cell else 223,
+                "puts": 0,
+                "lists": 0,
+            }
+            for cell, *_ in statement.cells
+            for repeat in range(1, 7)
+        ]
+    )
+    assert statement.is_supported_by(Records(raw))
+    assert not statement.is_supported_by(Records(raw.assign(gets=raw["gets"] + 1)))
+    assert not statement.is_supported_by(Records(raw.drop(columns="gets")))
+
+
+def test_nothing_is_said_of_costs_that_are_equal_or_unknown(run: Results):
+    assert answer.describe_costs(run, explained(run, "layout")) == []
+    uncounted = replace(run, cells=run.cells.drop(columns=["gets", "puts", "lists"]))
+    assert answer.describe_costs(uncounted, explained(uncounted, "page_buffer")) == []
+    assert costs.describe_prices(uncounted) == ""
+
+
+def explained(run: Results, factor: str) -> list[findings.Finding]:
+    """Return the findings of an order on a factor in S3, largest first."""
+    chosen = [one for one in findings.list_findings(run) if one.factor == factor and one.verdict in ORDERED]
+    return sorted((one for one in chosen if "S3" in one.where), key=lambda one: -one.size)

@@ -24,7 +24,7 @@ from sbench.probe.program import Problem
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.stores import trust
-from sbench.stores.embedded import Served
+from sbench.stores.embedded import Served, is_listing
 
 REGION, _PROFILE = "us-east-1", "AWS_PROFILE"
 # The network for which gaps between ranges are judged if none is emulated.
@@ -33,9 +33,6 @@ _MOST_LATENCY_MS = 60_000
 # In MiB/s per connection.
 _LEAST_RATE, _MOST_RATE = 0.01, 1_000_000
 LIST = "LIST"
-# Query parameters of listings; those of other requests for buckets are, for example, `location` and `policy`.
-_LISTING = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "continuation-token"}
-_LISTING |= {"start-after", "fetch-owner", "versions", "x-id"}
 _SERVERS = ("versitygw", "toxiproxy")
 # Variables with the file of the authorities that a client trusts. curl and rasterio prefer the last two.
 _TRUST = (*trust.VARIABLES, "CURL_CA_BUNDLE", "GDAL_CURL_CA_BUNDLE")
@@ -217,8 +214,7 @@ def _compute_gap(network: Mapping[str, float]) -> int:
 
 def get_method(row: Mapping) -> str:
     """Return the method of a request; a GET request that lists a bucket, or all buckets, is a `LIST`."""
-    is_list = _is_of_bucket(row) and _LISTING.issuperset(row["query"].split())
-    return LIST if row["method"] == "GET" and is_list else row["method"]
+    return LIST if is_listing(row) else row["method"]
 
 
 def is_failed(row: Mapping) -> bool:

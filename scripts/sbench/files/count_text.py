@@ -1,17 +1,21 @@
 """Report the requests of a program as text and JSON."""
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 
+from sbench.design import prices
 from sbench.files import ranges
-from sbench.files.buckets import get_network
+from sbench.files.buckets import Requests, get_network
 from sbench.files.count import Count, Query, estimate_seconds
 from sbench.probe import sizes
 from sbench.probe.program import write_json
 from sbench.stores import network as networks
 
 _WORTH_NAMING = 1.005
+_RUNS = 1000
 NO_REQUESTS = (
     "no request reached the server; the client may not read AWS_ENDPOINT_URL (docs/count.md lists the variable of each"
     " client), or the program may read local files"
@@ -41,9 +45,29 @@ def build_json(count: Count, query: Query) -> dict:
         "connections": requests.passed["connections"],
         "handshakes": {"all": requests.passed["handshakes"], "failed": requests.passed["refused"]},
         "network": dict(query.network),
+        "cost": compute_cost(requests),
         "gets": totals._asdict(),
         "objects": {name: totals._asdict() for name, totals in requests.objects.items()},
         "exchanges": requests.passed["exchanges"],
+    }
+
+
+def compute_cost(requests: Requests) -> dict:
+    """Return the list prices of the requests of 1,000 runs of the program, in US dollars.
+
+    Returns:
+        `requests_usd_per_1000_runs`; `internet_usd_per_1000_runs`, in addition if the bytes leave the cloud (None
+            without a price); `prices`, the service and the region with these prices; and `as_of`, their dates.
+    """
+    rates = prices.get_emulated_rates()
+    outside = prices.get_emulated_rates({"region": prices.OUTSIDE})
+    counts = prices.count_billed(requests.methods)
+    internet = _RUNS * outside.usd["bytes"] * ranges.add_totals(requests.objects.values()).sent
+    return {
+        "requests_usd_per_1000_runs": _RUNS * rates.compute_usd(counts),
+        "internet_usd_per_1000_runs": None if math.isnan(internet) else internet,
+        "prices": rates.title,
+        "as_of": list(outside.dates),
     }
 
 
@@ -74,6 +98,7 @@ def format_count(count: Count, query: Query, top: int) -> Iterator[str]:
     if uploaded := sum(row["uploaded"] for row in requests.passed["exchanges"]):
         yield f"{sizes.format_size(uploaded)} uploaded"
     yield _format_times(count, query)
+    yield from _format_cost(requests)
     yield from _format_objects(requests.objects, top)
 
 
@@ -101,6 +126,23 @@ def _format_times(count: Count, query: Query) -> str:
         "" if query.network else f"; at {_format_network(query)} about {estimate_seconds(count, query.network):.3g} s"
     )
     return f"{busy:.3g} s of {count.seconds:.3g} s with requests in flight, {in_flight:.2g} on average{emulated}"
+
+
+def _format_cost(requests: Requests) -> Iterator[str]:
+    cost = compute_cost(requests)
+    more = ""
+    if internet := cost["internet_usd_per_1000_runs"]:
+        more = f", and {_format_usd(internet)} USD more if the bytes sent leave the cloud"
+    yield (
+        f"{_RUNS:,} such runs cost {_format_usd(cost['requests_usd_per_1000_runs'])} USD, as requests to"
+        f" {cost['prices']}{more} (list prices of {' and '.join(cost['as_of'])}, without the machine)"
+    )
+    if old := prices.describe_age(cost["as_of"], date.today()):
+        yield old
+
+
+def _format_usd(usd: float) -> str:
+    return f"{usd:.3g}" if usd < 100 else f"{usd:,.0f}"
 
 
 def _format_network(query: Query) -> str:

@@ -112,6 +112,7 @@ def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.
         **({"nodes": nodes} if len(nodes := compare_nodes(measured)) > 1 else {}),
         "libraries": {name: _read_library(results / "environments" / f"{name}.json") for name in config["libraries"]},
         "stores": config["stores"],
+        **({"billed_machine": config["machine"]} if "machine" in config else {}),
         "settings": config["studies"][study],
         "data": {
             name: _read_dataset(results / "data" / name / "manifest.json") for name in sorted(_list_datasets(plan))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from sbench.design import matrix as matrices
+from sbench.design.prices import BILLED
 from sbench.measure import tables
 from sbench.verdicts.sessions import COLUMNS, HASHES, MACHINE
 
@@ -27,10 +28,11 @@ def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFram
         - `COLUMNS`. `value` is the total time, missing if it was not measured. `bytes` are the bytes delivered, or the
           bytes offered if the former are unknown. `read` and the columns after it are short hashes: of the objects
           read, the code, the data and the packages.
+        - the numbers of requests by price (`prices.BILLED`).
         - `null_s`, the time of the harness, and `<metric>_s` for each metric other than the total.
         - `machine` (see `name_machine`).
     """
-    own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS]
+    own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS, *BILLED]
     others = {f"seconds {name}": f"{name}_s" for name in tables.list_metrics(runs) if name != "total"}
     rows = matrix[["cell", *tables.list_factors(matrix)]].merge(runs, on="cell")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own, *others])))
@@ -41,7 +43,7 @@ def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFram
         rows[name] = rows[name].astype("string").str[:_DIGITS]
     rows[MACHINE] = [name_machine(_parse_host(row)) for row in rows[[*tables.PLACES]].to_dict("records")]
     rows = rows.assign(null_s=rows["seconds null"]).rename(columns=others)
-    return rows[["cell", *tables.list_factors(matrix), *COLUMNS, "null_s", *others.values(), MACHINE]]
+    return rows[["cell", *tables.list_factors(matrix), *COLUMNS, *BILLED, "null_s", *others.values(), MACHINE]]
 
 
 def name_machine(host: Mapping) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.design import fingerprint, records, validity
+from sbench.design import fingerprint, prices, records, validity
 from sbench.probe.program import Problem, write_text
 from sbench.probe.slowed import SHARES
 from sbench.stores import faults
@@ -37,7 +37,7 @@ METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
 # Quantities of a record other than metrics (METHOD 11, 14), summarized by the median of each cell.
 _TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
-_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *_TAKEN)
+_COUNTS = ("logical_bytes", "tasks", "requests", *prices.BILLED, "bytes_offered", "bytes_delivered", *_TAKEN)
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
@@ -220,7 +220,8 @@ def _build_run(record: dict) -> dict:
     if not done:
         return run
     work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
-    requests = record.get("requests", {}).values()
+    of_methods = record.get("requests", {})
+    requests = of_methods.values()
     facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
@@ -232,6 +233,7 @@ def _build_run(record: dict) -> dict:
         "read": json.dumps(record.get("read")),
         "verified": record.get("verified") or "",
         "requests": _sum_requests(requests, "count"),
+        **(prices.count_billed(of_methods) if of_methods else dict.fromkeys(prices.BILLED, math.nan)),
         **{name: _sum_requests(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},
         **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},

@@ -3,18 +3,19 @@
 import numpy as np
 import pandas as pd
 
-from sbench.pages import names, prose, words
+from sbench.pages import costs, names, prose, words
 from sbench.pages.findings import Finding
 from sbench.pages.headline import Sentence, list_asked_factors
 from sbench.pages.markup import bold
 from sbench.pages.page import Table
 from sbench.pages.results import Results
 from sbench.pages.sentences import get_modelled_ratios, name_sides
-from sbench.pages.statements import Counts
+from sbench.pages.statements import Cost, Counts
 from sbench.verdicts import model
 from sbench.verdicts.outcomes import ORDERED
 
 MIB = 2**20
+_CLOSE = 0.005  # costs that differ by less count as equal
 REASONS = 3  # maximum on a page; the tables cover all effects
 
 
@@ -34,10 +35,44 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
     lines = sorted(lines, key=lambda line: line[0] is not first)[:REASONS]
     several = len({one.where for one, *_ in lines}) > 1
     conditions = [", ".join(filter(None, [one.where if several else "", one.under])) for one, *_ in lines]
-    return [
+    reasons: list[Sentence] = [
         (prose.capitalize_first(": ".join(filter(None, [under, text]))), (one.statement, counts))
         for under, (one, text, counts) in zip(conditions, lines, strict=True)
     ]
+    return reasons + describe_costs(results, [one for one, *_ in lines])
+
+
+def describe_costs(results: Results, explained: list[Finding]) -> list[Sentence]:
+    """Return a sentence on the costs of the first finding whose sides differ in them, if there is one."""
+    cells = results.cells.set_index("cell")
+    usd = costs.compute_costs(results, results.cells).set_axis(cells.index)
+    for finding in explained:
+        new, old = (usd.reindex(list(finding.rows[f"{side}_cell"])) for side in ("contender", "baseline"))
+        if not (new.isna().any() or old.isna().any() or np.allclose(new, old, rtol=_CLOSE, atol=0)):
+            return [_write_costs(finding, new, old, cells, results)]
+    return []
+
+
+def _write_costs(
+    finding: Finding, usd_of_new: pd.Series, usd_of_old: pd.Series, cells: pd.DataFrame, results: Results
+) -> Sentence:
+    usd, rates = pd.concat([usd_of_new, usd_of_old]).groupby(level=0).first(), costs.find_rates(results)
+    rows = cells.loc[usd.index]
+    new, old = name_sides(finding.rows.iloc[0], results)
+    text = words.fill(
+        "costs",
+        work="writes" if rows.get("operation", rows["store"]).eq("write").all() else "reads",
+        new=new,
+        old=old,
+        of_new=prose.format_span(usd_of_new, prose.format_number),
+        of_old=prose.format_span(usd_of_old, prose.format_number),
+        prices=costs.format_prices(rates[name] for name in rows["store"].unique()),
+    )
+    stated = [
+        (cell, float(usd[cell]), tuple((name, costs.READS * each) for name, each in rates[store].usd.items() if each))
+        for cell, store in rows["store"].items()
+    ]
+    return prose.capitalize_first(": ".join(filter(None, [finding.under, text]))), (Cost(tuple(stated)),)
 
 
 def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:

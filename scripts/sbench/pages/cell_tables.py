@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.measure.tables import list_factors, mark_doubles
-from sbench.pages import names, prose, words
+from sbench.pages import costs, names, prose, words
 from sbench.pages.declaration import Column, Value
 from sbench.pages.markup import link
 from sbench.pages.page import Table
@@ -25,6 +25,10 @@ _METHOD, _RULE = "../../docs/method.md#{}", re.compile(r"\((rule (\d+))\)")
 COLOURED = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
 HIGH_AMPLIFICATION = 2.0  # bytes per requested byte; fewer bytes are not always better
 WHOLE = "{:.0f}".format
+COSTS = (
+    Column("USD per 1,000 reads", costs.compute_costs, prose.format_number),
+    Column("machine / USD per 1,000 reads", costs.compute_machine_costs, prose.format_number),
+)
 REQUESTS = (
     Column("requests", "requests", WHOLE),
     Column(
@@ -47,6 +51,7 @@ REQUESTS = (
         lambda amplification, _: amplification > HIGH_AMPLIFICATION,
         f"amplification above {HIGH_AMPLIFICATION:g}",
     ),
+    *COSTS,
 )
 CONDITIONS = (
     Column("repeats", "n", WHOLE),
@@ -269,7 +274,8 @@ def _format_verdict(metric: str, ratio: float, verdict: str, run: Results) -> st
 def build_request_table(run: Results) -> Table:
     """Build the table of requests, bytes and read amplification per cell; empty if they are unknown."""
     about = (*REQUESTS[:1], *run.report.moved)
-    return build_table(run, "requests", words.fill("table of requests"), (*REQUESTS, *run.report.moved), about=about)
+    caption = words.fill("table of requests", prices=costs.describe_prices(run))
+    return build_table(run, "requests", caption, (*REQUESTS, *run.report.moved), about=about)
 
 
 def build_condition_table(run: Results) -> Table:

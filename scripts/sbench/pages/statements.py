@@ -341,6 +341,31 @@ class Counts:
             yield from (((cells, column), span) for cells, span in zip(self.cells, spans, strict=True))
 
 
+@dataclass(frozen=True)
+class Cost:
+    """The costs of cells, each the sum of its counts times their prices.
+
+    Attributes:
+        cells: for each cell, its name, its cost in US dollars, and tuples (column of a count, price in US dollars).
+            Each count is the median over the cell's records.
+    """
+
+    cells: tuple[tuple[str, float, tuple[tuple[str, float], ...]], ...]
+
+    def is_supported_by(self, records: Records) -> bool:
+        """Return whether the medians in the records result in the stated costs."""
+        sums = [
+            (usd, sum(price * records.compute_median(cell, column) for column, price in prices))
+            for cell, usd, prices in self.cells
+        ]
+        return all(math.isclose(usd, of_records, rel_tol=1e-6) for usd, of_records in sums)
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """Yield the cost of each cell."""
+        yield from ((("cost", cell), usd) for cell, usd, _ in self.cells)
+
+
 class Stated:
     """The claims made on a page so far, which later statements must not contradict."""
 

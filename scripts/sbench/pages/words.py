@@ -200,6 +200,10 @@ TEMPLATES = {
     "steadier": "to detect 10 % there, let each repeat read more data, or use a quieter machine",
     # Reasons.
     "moved": "{new} transferred {of_new}; {old} transferred {of_old}.{why}",
+    "costs": "1,000 such {work} cost {of_new} USD with {new} and {of_old} USD with {old} ({prices}).",
+    "prices": "requests to {title}{transfer}, list prices of {dates}",
+    "emulated prices": "as requests to {title}{transfer}, list prices of {dates}",
+    "prices of transfer": " and transfer out of the region",
     "moved by side": "{size} MiB in {requests}",
     "as measured": "A model of requests, bytes, CPU time and opens predicts {model}× the time of {old}, which agrees "
     "with the measured {measured}×.",
@@ -230,7 +234,8 @@ TEMPLATES = {
     "colours of verdicts": "the verdict, grey if undecided",
     "table of requests": "Requests and bytes that reached the store within the timed window (medians over the "
     "repeats), connections opened, and the mean number of requests in flight while there was any. Amplification: "
-    "bytes delivered (offered, if delivery was not measured) / bytes of data; below 1 if data are compressed.",
+    "bytes delivered (offered, if delivery was not measured) / bytes of data; below 1 if data are compressed.{prices}",
+    "prices of table": " USD: {prices} ({file}), without storage, discounts and free tiers.",
     "table of conditions": "Conditions in force, as read back from library and system. In memory: share of the files "
     "in this machine's page cache. Outlying: repeats outside Tukey's fences, flagged but not removed.",
     "table of harness": "Median cost of the harness. The {title} includes only planning and dispatch; empty work, "

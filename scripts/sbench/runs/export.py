@@ -4,13 +4,14 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sbench.design import DEFAULT_CONFIG, records, schema, validity
+from sbench.design import DEFAULT_CONFIG, prices, records, schema, validity
 from sbench.design import config as configuration
 from sbench.measure import gather
 from sbench.pages import exported
@@ -19,12 +20,12 @@ from sbench.probe import sizes
 from sbench.probe.program import Problem, read_json, replace_file
 
 # Parts of a record whose numbers are exported as observations, and parts that describe the measurement's conditions.
-_OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
+_OBSERVED = ("seconds", "work", "requests", "cost", "cache", "memory", "ceiling", "network", "resources")
 _CIRCUMSTANCES = ("effective", "host", "provenance")
 # Names of metrics include the unit (METHOD 16); published studies use "time" for seconds.
 _UNITS = {
     **{r"mib_s$": "MiB/s", r"_ms$": "ms", r"(_s|time)$": "s", r"bytes": "bytes", r"gib": "GiB"},
-    **{r"iops$": "IOPS", r"percent$": "%"},
+    **{r"iops$": "IOPS", r"percent$": "%", r"usd$": "USD"},
 }
 
 
@@ -58,6 +59,8 @@ def write_observations(results: Path) -> str:
         write_csv(Path(f"{file}.csv"), table)
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
     print(f"{file}.parquet and .csv: {summary}; docs/results.md describes them")
+    if (table["part"] == "cost").any() and (old := prices.describe_age(prices.list_dates(), date.today())):
+        print(old)
     return f"{file}.parquet"
 
 
@@ -84,7 +87,8 @@ def build_observations(results: Path) -> pd.DataFrame:
     levels = list(dict.fromkeys(factor for _, one in kept for factor in one.levels))
     about = pd.DataFrame([{"run": results.name, "study": study, **_describe_record(study, one)} for study, one in kept])
     about = about.replace("", None).assign(**_convert_sizes(about[levels])).convert_dtypes()
-    observed = _build_metrics_table([one.record or {} for _, one in kept])
+    machines = {study: _read_machine(results / study) for study in dict.fromkeys(study for study, _ in kept)}
+    observed = _build_metrics_table([_add_cost(one.record or {}, machines[study]) for study, one in kept])
     table = about.join(observed).reset_index(drop=True)
     table = table.assign(**table.select_dtypes(["object", "string"]).astype("string").astype("category"))
     first = ["run", "study", "cell", *levels, "repeat", *observed.columns, "valid", "reasons"]
@@ -115,6 +119,16 @@ def _read_records(results: Path, study: str) -> Iterator[records.Kept]:
         for record in read_json(path).get("records", []):
             if records.is_sound(record):
                 yield records.Kept(record["name"], record["cell"], record["repeat"], path, record)
+
+
+def _read_machine(folder: Path) -> dict | None:
+    """Return the configuration entry of a run's machine, which determines its price, from a study's facts."""
+    facts = folder / "facts.json"
+    return read_json(facts).get("billed_machine") if facts.is_file() else None
+
+
+def _add_cost(record: dict, machine: dict | None) -> dict:
+    return record | {"cost": prices.compute_record_usd(record, machine)}
 
 
 def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:

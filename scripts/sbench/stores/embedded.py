@@ -15,7 +15,7 @@ import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
@@ -34,6 +34,11 @@ _MARK_LIMIT_S = 30
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
 # Fields of each request that the emulated network records; see `Proxy.fetch_traffic`.
+# Query parameters of listings; those of other requests for buckets are, for example, `location` and `policy`.
+_LISTING = {"list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "continuation-token"}
+_LISTING |= {"start-after", "fetch-owner", "versions", "x-id"}
+# The query parameters of a listing of Azure Storage.
+_AZURE_LISTING = {"restype", "comp"}
 EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
@@ -296,6 +301,13 @@ class Proxy:
             raise Problem(f"the proxy of the emulated network does not respond: {reason}; run again") from error
 
 
+def is_listing(exchange: Mapping) -> bool:
+    """Return whether a recorded request lists a bucket, a container, or all buckets."""
+    names = set(exchange["query"].split())
+    is_of_bucket = "/" not in exchange["path"].strip("/")
+    return exchange["method"] == "GET" and ((is_of_bucket and names <= _LISTING) or names >= _AZURE_LISTING)
+
+
 @dataclass
 class Served:
     """A running embedded server and the counter of its requests.
@@ -330,6 +342,7 @@ class Served:
 
         `bytes_offered` is the number of bytes in the server's responses. `bytes_delivered` is the number of bytes,
         including headers, that the proxy sent to the reader (None for methods other than GET, or without a proxy).
+        `listings`, only with a proxy, is the number of GET requests that list a bucket or container.
 
         Raises:
             Problem: some requests cannot be counted.
@@ -338,6 +351,8 @@ class Served:
         requests, passed = self.counter.get_counts(), self.proxy.fetch_traffic() if self.proxy else None
         for method in requests:
             requests[method]["bytes_delivered"] = passed["sent"] if passed and method == "GET" else None
+        if passed and "GET" in requests:
+            requests["GET"]["listings"] = sum(map(is_listing, passed["exchanges"]))
         return requests, passed
 
     def list_pids(self) -> dict[str, int]:

@@ -54,6 +54,12 @@ class Blob(_Azure):
     holder, service, server = "container", "Azure Blob", "Azurite"
     emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
     target = "Container"
+
+    @property
+    def billed_service(self) -> str:
+        """The key of Azure Blob; an empty string for Azurite."""
+        return "azure-blob" if self.elsewhere else ""
+
     # Azurite saves its metadata on exit, and their size grows with the number of blocks.
     saves_s = 60.0
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sbench.pages import cell_tables, headline, pages, prose, results, run_files
+from sbench.pages import cell_tables, costs, headline, pages, prose, results, run_files
 from sbench.pages.cell_tables import MIB, WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Sentence
@@ -208,8 +208,10 @@ def build_requests_table(run: Results) -> Table:
         Column("read / MiB", from_readers_in_mib("work.logical_bytes"), prose.format_number),
         Column("time / s", "total_s", prose.format_number),
         Column("CPU / s", "cpu_s", prose.format_number),
+        *cell_tables.COSTS,
     ]
-    return cell_tables.build_table(run, "requests", words.fill("table of requests"), columns, about=columns[:1])
+    caption = words.fill("table of requests", prices=costs.describe_prices(run))
+    return cell_tables.build_table(run, "requests", caption, columns, about=columns[:1])
 
 
 def build_conversion_table(run: Results) -> Table:

@@ -12,7 +12,7 @@ TEMPLATES = {
     "with {source}.",
     "interval": "95 % CI {low} to {high}",
     "table of requests": "Requests to open the container and to read; medians, which are exact if all repeats agree. "
-    "Forecast: computed from the layout alone.",
+    "Forecast: computed from the layout alone.{prices}",
     "forecast differs": "the forecast differs from the count",
     "table of conversion": "Conversion of the source files; medians. Each record converts anew.",
     "table of payoff": "Reads after which the conversion has paid off, compared with {source}: time of the conversion "
