@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT, copy_project, program, sbench
 
+from sbench.design import prices
 from sbench.pages import exported as export_tables
 from sbench.pages.markup import code
 from sbench.pages.page import Table, write_csv
@@ -25,6 +26,7 @@ from tests.helpers.records import FEW, at, failed, synthetic_cells, write_synthe
 
 DOCUMENT = (ROOT / "docs/results.md").read_text(encoding="utf-8")
 CODE = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+EMBEDDED = {"kind": "s3", "server": "embedded", "network": {"latency_ms": 20}}
 LIBRARIES = ("hdf5-1.14.6", "hdf5-2.0.0")
 
 
@@ -37,7 +39,10 @@ def changed(record: dict) -> dict:
     circumstances = {
         "host": {"node": "bench", "cpu": "EPYC", "affinity": [0, 1]},
         "provenance": {"git": "abc", "code_sha256": "c0de", "build": {"seconds": 1}},
-        "settings": {"cell": record["cell"], "store": {"kind": "s3", "network": {"latency_ms": 20}}},
+        "settings": {
+            "cell": record["cell"],
+            "store": EMBEDDED,
+        },
     }
     return record | circumstances
 
@@ -100,6 +105,7 @@ def test_an_observation_is_a_row_with_its_unit_its_levels_as_numbers_and_the_cir
         ("shots", "requests", "GET.bytes_delivered", "bytes"),
         ("shots", "requests", "GET.count", "1"),
         ("shots", "cache", "resident_before", "1"),
+        ("shots", "cost", "requests_usd", "USD"),
         ("blobs", "memory", "growth_bytes", "bytes"),
         ("volumes", "samples", "sync_lat_p99_ms", "ms"),
         ("volumes", "samples", "runtime_s", "s"),
@@ -110,6 +116,15 @@ def test_a_metric_has_its_name_of_the_record_and_its_unit(table, study, part, me
     assert len(rows)
     assert rows["value"].notna().all()
     assert set(rows["unit"]) == {unit}
+
+
+def test_a_record_has_the_cost_of_its_requests_at_list_prices(table):
+    rows = chosen(table, study="shots", repeat=1, library="hdf5-1.14.6", page_buffer="64MiB")
+    (count,) = chosen(rows, part="requests", metric="GET.count")["value"]
+    each = prices.get_emulated_rates().usd["gets"]
+    assert chosen(rows, part="cost", metric="requests_usd")["value"].tolist() == pytest.approx([count * each])
+    assert chosen(rows, part="cost", metric="transfer_usd")["value"].tolist() == [0]
+    assert "machine_usd" not in set(table["metric"])
 
 
 def test_what_only_tells_a_sample_from_others_is_no_observation_of_it(table):

@@ -146,8 +146,10 @@ def test_requests_to_azurite_within_the_window_are_counted_exactly(azurite, tmp_
                 assert len(container.download_blob("object", offset=number, length=1000).readall()) == 1000
             assert container.get_blob_client("object").exists()
             assert not container.get_blob_client("absent").exists()
+            assert [blob.name for blob in container.list_blobs()] == ["object"]
         requests, _ = served.close_window()
-    assert {method: requests[method]["count"] for method in requests} == {"GET": 50, "HEAD": 2}
+    assert {method: requests[method]["count"] for method in requests} == {"GET": 51, "HEAD": 2}
+    assert requests["GET"]["listings"] == 1
     assert (requests["GET"]["failed"], requests["HEAD"]["failed"]) == (0, 1)
     assert requests["GET"]["bytes_offered"] == 50_000
     assert 50_000 < requests["GET"]["bytes_delivered"] < 100_000

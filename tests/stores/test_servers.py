@@ -16,7 +16,7 @@ import boto3
 import pytest
 from conftest import ROOT, artefact
 
-from sbench.design import checks
+from sbench.design import checks, prices
 from sbench.measure import launches
 from sbench.probe import content, processes
 from sbench.probe.program import Problem
@@ -103,15 +103,19 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
         s3.head_object(Bucket="counted", Key="object")
         with contextlib.suppress(s3.exceptions.NoSuchKey):
             s3.get_object(Bucket="counted", Key="absent")
+        s3.list_objects_v2(Bucket="counted", Prefix="obj")
+        s3.get_bucket_location(Bucket="counted")
         s3.close()
         requests, passed = served.close_window()
-    assert {method: requests[method]["count"] for method in requests} == {"GET": 8, "HEAD": 1}
+    assert {method: requests[method]["count"] for method in requests} == {"GET": 10, "HEAD": 1}
+    assert requests["GET"]["listings"] == 1
+    assert prices.count_billed(requests) == {"gets": 10, "puts": 0, "lists": 1}
     assert requests["GET"]["failed"] == 1
     assert requests["GET"]["bytes_offered"] == 700_000
     assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
     asked = [(row["method"], row["range"], row["status"], row["bytes"]) for row in passed["exchanges"]]
     assert asked[:8] == [("GET", "bytes=0-99999", "206", 100_000)] * 7 + [("HEAD", "", "200", 0)]
-    assert [row[:3] for row in asked[8:]] == [("GET", "", "404")]
+    assert [row[:3] for row in asked[8:]] == [("GET", "", "404"), ("GET", "", "200"), ("GET", "", "200")]
     assert passed["connections"] == 0, "the client's own was opened before the window"
     assert passed["unread"] == 0
     assert all(0 < row["begin"] <= row["first"] <= row["end"] for row in passed["exchanges"])

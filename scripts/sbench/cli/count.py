@@ -1,7 +1,7 @@
 """Count the S3 requests of any program: serve folders as buckets, run the program, and report its requests.
 
 The program finds the server by environment variables, such as AWS_ENDPOINT_URL. Its output and exit status are passed
-through; the report follows on standard error.
+through; the report follows on standard error, with the cost of the requests at list prices.
 """
 
 import argparse
