@@ -22,9 +22,12 @@ from conftest import ROOT, artefact
 
 from sbench.build.servers import provide_servers
 from sbench.build.shell import find_uv
+from sbench.cli.__main__ import main
+from sbench.design import prices
 from sbench.files import ranges
 from sbench.files.buckets import name_bucket
 from sbench.files.ranges import Totals
+from sbench.probe.program import Problem
 
 WORDS = "import boto3, os, sys\ns3, bucket = boto3.client('s3'), os.environ['SBENCH_BUCKET']\n"
 GET = "s3.get_object(Bucket=bucket, Key={!r}, Range='bytes={}')['Body'].read()"
@@ -193,6 +196,16 @@ def test_it_imports_no_large_package():
     env = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
     assert done.stdout == "0 True\n", done.stderr
+
+
+def test_a_wrong_list_of_prices_is_one_line_before_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    wrong = tmp_path / "prices.yaml"
+    wrong.write_text("stores: {}\n", encoding="utf-8")
+    monkeypatch.setattr(prices, "PRICES", wrong)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Problem, match=r"prices\.yaml: machines must be a mapping"):
+        main(["count", "--", "touch", str(tmp_path / "ran")])
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_emulated_network_delays_each_request(data: Path, tmp_path: Path):

@@ -36,9 +36,12 @@ def add_options(parser: Parser) -> None:
 
 def start(given: argparse.Namespace) -> int:
     """Run the program, print the report, and return the program's exit status."""
+    from sbench.design import prices
     from sbench.files import budget, count, count_ci, count_page, count_text
 
     query = count.build_query(given)
+    # A wrong list of prices must not lose the counts.
+    prices.read_prices()
     count_ci.check_metrics_name(given.metrics)
     files = (given.json, given.html, given.summary, given.metrics)
     path, page, summary, metrics = (count.locate_output(name, given) for name in files)
