@@ -12,7 +12,7 @@ from conftest import sbench
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.studies.volumes import credits, promises
-from sbench.studies.volumes.changes import Segment
+from sbench.verdicts.changes import Segment
 
 FULL = 5_400_000
 

@@ -1,6 +1,7 @@
 """Derive verdicts, such as "faster" or "same", from measured times.
 
-The package depends only on numpy, scipy and pandas. docs/verdicts.md describes its public functions.
+The package depends only on numpy, scipy and pandas; only `changes` also needs ruptures. docs/verdicts.md describes its
+public functions.
 """
 
 import importlib

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from sbench.studies.volumes import fio_facts
-from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.promises import Volume, compute_promises
 from sbench.studies.volumes.series import Series, get_started_utc
+from sbench.verdicts.changes import Segment
 
 # Part of the message about a volume type without burst credits.
 NO_CREDITS = "has no burst credits"

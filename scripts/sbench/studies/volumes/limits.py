@@ -8,10 +8,10 @@ import pandas as pd
 
 from sbench.probe.program import Problem
 from sbench.studies.volumes import etcd_metrics, fio_facts, fio_options
-from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.config_files import LIMITS, read_facts, read_job
 from sbench.studies.volumes.series import Series, estimate_percentiles, get_histograms, get_ranges
 from sbench.verdicts import histograms, stats
+from sbench.verdicts.changes import Segment
 from sbench.verdicts.outcomes import Outcome
 
 # A battery with fewer jobs or seconds never meets a limit, however fast: caches and burst credits may outlast it.

@@ -8,7 +8,7 @@ import pandas as pd
 from sbench.design import records
 from sbench.measure import session_records
 from sbench.probe.fields import read_fields
-from sbench.studies.volumes import changes, credits, fio, limits, promises, volume_ratios
+from sbench.studies.volumes import credits, fio, limits, promises, volume_ratios
 from sbench.studies.volumes.fio_output import PERCENTILES
 from sbench.studies.volumes.series import (
     FACTORS,
@@ -19,7 +19,7 @@ from sbench.studies.volumes.series import (
     split_by_credits,
 )
 from sbench.studies.volumes.settings import Judging
-from sbench.verdicts import histograms, sessions, stats
+from sbench.verdicts import changes, histograms, sessions, stats
 
 MIB = 2**20
 # The percentiles of the curves, evenly dense in each decade of the tail.

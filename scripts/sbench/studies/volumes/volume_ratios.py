@@ -18,10 +18,10 @@ import pandas as pd
 from sbench.design import fingerprint
 from sbench.measure.families import OTHER_CODE
 from sbench.probe.program import Problem
-from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.fio_output import PERCENTILES
 from sbench.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, get_histograms
 from sbench.verdicts import histograms, stats
+from sbench.verdicts.changes import Segment
 from sbench.verdicts.outcomes import Outcome
 
 METRICS = ("p50", "p99", "p99.9", "mean", "iops")

@@ -8,7 +8,7 @@ import pytest
 from scipy import signal
 from scipy import stats as scipy_stats
 
-from sbench.studies.volumes import changes
+from sbench.verdicts import changes
 
 NOISES = {
     "lognormal": lambda random, n: 0.1 * random.normal(size=n),
