@@ -3,7 +3,7 @@
 Name the two sides as RUN RUN, or as RUN… --with RUN… if a side consists of several runs. Instead of runs, both sides
 may be result files of hyperfine, pytest-benchmark, asv, pyperf, google-benchmark or fio (JSON), or a CSV with the
 columns arm, block and value. A CSV, or a file of hyperfine, may contain both sides. Exits with status 3 if a --fail-on
-rule holds.
+rule holds. With --history, there are no sides: all sessions are shown in the order of their times.
 """
 
 import argparse
@@ -20,6 +20,11 @@ def add_options(parser: Parser) -> None:
     add = parser.add_argument
     parser.add_path("sides", **several, help="runs, archives, baselines, published/<study>, or files of other tools")
     parser.add_path("--with", dest="other", **several, help="the other side of the comparison")
+    add(
+        "--history",
+        action="store_true",
+        help="show all sessions of one configuration over time, with the sessions at which times changed",
+    )
     add("--paired", action="store_true", help="pair the sessions of both sides in the order of their times")
     add(
         "--fail-on",
@@ -46,6 +51,8 @@ def start(given: argparse.Namespace) -> int:
     from sbench.runs import tool_files
 
     base, other = given.sides, given.other
+    if given.history:
+        return _report_history(given)
     if any(map(tool_files.is_tool_file, [*base, *other])):
         return _compare_tools(given)
     if given.summary or given.metrics or given.detect != _DETECT_PERCENT:
@@ -57,6 +64,18 @@ def start(given: argparse.Namespace) -> int:
     if not (base and (other or given.keep)):
         raise Problem("name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…")
     return compare.compare_runs(base, other, given.paired, given.fail_on, given.keep, given.json)
+
+
+def _report_history(given: argparse.Namespace) -> int:
+    unused = {"--with": given.other, "--paired": given.paired, "--fail-on": given.fail_on, "--keep": given.keep}
+    unused |= {"--summary": given.summary, "--metrics": given.metrics, "--detect": given.detect != _DETECT_PERCENT}
+    if wrong := [option for option, value in unused.items() if value]:
+        raise Problem(f"--history takes runs, archives and baselines, and --json; it does not take {wrong[0]}")
+    if not given.sides:
+        raise Problem("name the sessions: sbench compare --history RUN…")
+    from sbench.runs import history
+
+    return history.report_history(given.sides, given.json)
 
 
 def _compare_tools(given: argparse.Namespace) -> int:

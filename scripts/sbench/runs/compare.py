@@ -29,7 +29,7 @@ from sbench.runs.sides import Side
 from sbench.verdicts import sessions, stats
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
-OUT = "compare"
+OUT, HISTORY = "compare", "history"
 EQUIVALENCE_PERCENT = 5
 # Metadata to exclude from the list of differences: values that differ between any two runs, and values of libraries
 # that do not describe their build.
@@ -76,8 +76,11 @@ def report_comparison(
     answers, outcomes, status = [], {}, 0
     # Compare before deleting anything, so that a Problem leaves the pages of the previous comparison intact.
     compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
-    for folder in (results, reports):
-        shutil.rmtree(folder, ignore_errors=True)
+    for path in (*results.glob("*"), *reports.glob("*")):
+        if path.is_file():
+            path.unlink()
+        elif path.name != HISTORY:
+            shutil.rmtree(path)
     for study, (facts, made) in compared.items():
         folder = results / study
         for name, table in made.items():
@@ -133,7 +136,7 @@ def compare_study(
     facts["sessions_of"] = [_count_most_sessions(records, factors) for records in both]
     facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
     is_judged = min(facts["sessions_of"]) >= facts["sessions_due"]
-    facts["apart"] = sessions.find_apart(*map(_select_measured, both)) if is_judged else []
+    facts["apart"] = sessions.find_apart(*map(select_measured, both)) if is_judged else []
     heads = [dict(zip(factors, levels, strict=True)) for levels in common]
     verdicts = [
         {
@@ -162,11 +165,11 @@ def compare_study(
 
 def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
     """List differences in metadata between two sides, with one column of values per side."""
-    values = [_list_values(side.facts[study]) for side in (base, other)]
+    values = [list_properties(side.facts[study]) for side in (base, other)]
     rows = [
         {"what": what, **{name: " | ".join(sorted(of.get(what, ()))) for name, of in zip(names, values, strict=True)}}
         for what in dict.fromkeys(itertools.chain(*values))
-        if values[0].get(what) != values[1].get(what) and not _OF_RUNS.match(what)
+        if values[0].get(what) != values[1].get(what)
     ]
     return pd.DataFrame(rows, columns=["what", *names])
 
@@ -211,12 +214,13 @@ def _list_factors(both: Pair) -> list[str]:
     return [name for name in dict.fromkeys(itertools.chain(*factors)) if name != "control"]
 
 
-def _select_measured(records: pd.DataFrame) -> pd.DataFrame:
+def select_measured(records: pd.DataFrame) -> pd.DataFrame:
+    """Select the valid records with a measured value."""
     return records[records["valid"] & (records["value"] > 0)]
 
 
 def _count_most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
-    valid = _select_measured(records)
+    valid = select_measured(records)
     return int(valid.groupby(list(factors))["unit_of"].nunique().max()) if len(valid) else 0
 
 
@@ -263,7 +267,7 @@ def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list |
         how: "median" or "mean" of the valid records of a session.
         units: sessions to include, in this order; None for all sessions.
     """
-    valid = map(_select_measured, cells)
+    valid = map(select_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
     return np.log(table.astype(float))
@@ -365,8 +369,11 @@ def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> d
     }
 
 
-def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
-    """Return the properties that may differ between runs: a readable name, mapped to the set of values."""
+def list_properties(facts: Sequence[Mapping]) -> dict[str, set[str]]:
+    """Return the properties that may differ between runs: a readable name, mapped to the set of values.
+
+    Properties that differ between any two runs are left out.
+    """
     values: dict[str, set[str]] = {}
     for one in facts:
         parts = [("configuration", one.get("config") or {}), *(("machine", of) for of in one.get("machines") or [])]
@@ -381,7 +388,8 @@ def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
         parts += [("measuring code", {"commit": commit}) for commit in one.get("git") or []]
         for name, part in parts:
             for path, value in _walk_leaves(part):
-                values.setdefault(f"{name} {path}", set()).add(str(value))
+                if not _OF_RUNS.match(what := f"{name} {path}"):
+                    values.setdefault(what, set()).add(str(value))
     return values
 
 
