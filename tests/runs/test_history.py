@@ -244,11 +244,20 @@ def test_a_session_is_named_once_and_needs_a_comparison(results):
         history.report_history(DAYS)
 
 
+def test_records_whose_session_the_facts_lack_are_one_line(results):
+    path = results / "day-03/shots/facts.json"
+    write_json(path, artefact(path) | {"sessions": ["2026-11-30T01:00:00Z"]})
+    with pytest.raises(Problem, match="the facts of run day-03 lack its session 2026-11-03T01:00:00Z"):
+        history.report_history(DAYS)
+
+
 def test_sessions_without_a_time_have_no_history(results):
     for name in DAYS:
         path = results / name / "shots/records.csv"
         records = pd.read_csv(path, dtype=str, keep_default_na=False)
         records.assign(session="").to_csv(path, index=False)
+        facts = results / name / "shots/facts.json"
+        write_json(facts, artefact(facts) | {"sessions": []})
     with pytest.raises(Problem, match="no source has a session with a time"):
         history.report_history(DAYS)
 

@@ -150,9 +150,12 @@ def group_changes(table: pd.DataFrame) -> list[Group]:
 
 
 def _select_facts(facts: Sequence[Mapping], records: pd.DataFrame) -> list[Mapping]:
-    """Select the metadata of the run and session of some records."""
+    """Select the metadata of the run and session of some records; raise Problem if there are none."""
     run, session = records["run"].iloc[0], records["session"].iloc[0]
-    return [part for part in facts if part["run"] == run and session in (part.get("sessions") or [session])]
+    own = [part for part in facts if part["run"] == run and session in (part.get("sessions") or [session])]
+    if not own:
+        raise Problem(f"the facts of run {run} lack its session {session}; write its tables again with sbench run")
+    return own
 
 
 def _list_properties(facts: Sequence[Mapping], records: pd.DataFrame) -> dict[str, set[str]]:
