@@ -1,5 +1,6 @@
 """What tells machines and sessions apart is read where it is, and is not the same for all (METHOD 14)."""
 
+import hashlib
 import json
 import os
 import platform
@@ -21,11 +22,25 @@ def test_the_fingerprint_of_a_machine_is_that_of_this_one(tmp_path):
     kilobytes = next(line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
     assert facts["node"] == platform.node() == os.uname().nodename
     assert facts["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts["boot_id"] == hashlib.sha256(facts["boot"].encode()).hexdigest()[:12]
     assert facts["kernel"] == os.uname().release
     assert facts["affinity"] == sorted(os.sched_getaffinity(0))
     assert facts["ram_bytes"] == pytest.approx(int(kilobytes) * 1024, rel=0.01)
     assert os.stat(facts["mount_point"]).st_dev == os.stat(tmp_path).st_dev
     assert facts["cpu"]
+
+
+@pytest.mark.rule(2, 14)
+def test_a_host_is_its_machine_id_and_its_name_whatever_the_environment_says(tmp_path, monkeypatch):
+    machine = tmp_path / "machine-id"
+    monkeypatch.setattr(host, "_MACHINE_ID", machine)
+    monkeypatch.setenv("SBENCH_HOST_ID", "forged")
+    assert host.read_facts()["host_id"] is None
+    machine.write_text("c0ffee\n", encoding="utf-8")
+    expected = hashlib.sha256(f"c0ffee{platform.node()}".encode()).hexdigest()[:12]
+    assert host.read_facts()["host_id"] == expected
+    machine.write_text("cafe\n", encoding="utf-8")
+    assert host.read_facts()["host_id"] not in (expected, None)
 
 
 @pytest.mark.rule(2, 14)

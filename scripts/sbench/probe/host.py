@@ -1,5 +1,6 @@
 """Describe the machine that measures a cell (METHOD 14)."""
 
+import hashlib
 import os
 import platform
 import re
@@ -11,6 +12,9 @@ from sbench.probe import slurm
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _GROUPS = Path("/sys/fs/cgroup")
 MEMORY_DEVICE = re.compile("z?ram[0-9]+")
+_BOOT, _MACHINE_ID = Path("/proc/sys/kernel/random/boot_id"), Path("/etc/machine-id")
+# Number of hexadecimal digits of the short hashes that identify a host and its boot.
+_ID_DIGITS = 12
 
 
 def read_facts(path: Path | str = ".") -> dict:
@@ -26,7 +30,9 @@ def read_facts(path: Path | str = ".") -> dict:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "node": get_node_name(),
-        "boot": read_kernel_file("/proc/sys/kernel/random/boot_id"),
+        "boot": read_kernel_file(_BOOT),
+        "host_id": _hash_identity(_MACHINE_ID, platform.node()),
+        "boot_id": _hash_identity(_BOOT),
         "instance": _read_instance(),
         "cpu": _read_cpu_model(),
         "cores": os.cpu_count(),
@@ -141,6 +147,12 @@ def read_number(pattern: str, path: Path | str) -> int | None:
 def _read_cpu_model() -> str | None:
     name = re.search(r"^model name\s*:(.*)", read_kernel_file("/proc/cpuinfo") or "", re.MULTILINE)
     return name[1].strip() if name else platform.machine()
+
+
+def _hash_identity(path: Path, name: str = "") -> str | None:
+    """Return a short hash of the content of a file followed by a name; None if the file cannot be read or is empty."""
+    content = read_kernel_file(path)
+    return hashlib.sha256(f"{content}{name}".encode()).hexdigest()[:_ID_DIGITS] if content else None
 
 
 def _read_instance() -> str | None:

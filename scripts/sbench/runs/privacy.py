@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 # Keys whose values identify a machine are hashed. The boot ID is dropped, because the session implies it.
-_HIDDEN, _DROPPED = ("node", "instance", "device", "mount_point"), ("boot",)
+_HIDDEN, _DROPPED = ("node", "instance", "device", "mount_point", "host_id"), ("boot", "boot_id")
 _IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _ADDRESSES = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'|,;]+", re.IGNORECASE)
 _PATHS = re.compile(r"(?<![\w./:~-])(?:~[\w-]*|\.\.|)/[^\s\"'|,;/][^\s\"'|,;]*")
