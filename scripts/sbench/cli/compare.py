@@ -3,7 +3,12 @@
 Name the two sides as RUN RUN, or as RUN… --with RUN… if a side consists of several runs. Instead of runs, both sides
 may be result files of hyperfine, pytest-benchmark, asv, pyperf, google-benchmark or fio (JSON), or a CSV with the
 columns arm, block and value. A CSV, or a file of hyperfine, may contain both sides. Exits with status 3 if a --fail-on
-rule holds. With --history, there are no sides: all sessions are shown in the order of their times.
+rule holds.
+
+With --history, there are no sides: all sessions are shown in the order of their times.
+
+With --gather, the arms of one configuration are compared over all hosts that measured it: name the folder or the
+bucket with the archives of their sessions. Exits with status 1 if an archive was refused.
 """
 
 import argparse
@@ -24,6 +29,9 @@ def add_options(parser: Parser) -> None:
         "--history",
         action="store_true",
         help="show all sessions of one configuration over time, with the sessions at which times changed",
+    )
+    parser.add_path(
+        "--gather", metavar="PLACE", help="compare over the hosts of the archives in a folder or s3://bucket/prefix"
     )
     add("--paired", action="store_true", help="pair the sessions of both sides in the order of their times")
     add(
@@ -53,6 +61,8 @@ def start(given: argparse.Namespace) -> int:
     base, other = given.sides, given.other
     if given.history:
         return _report_history(given)
+    if given.gather:
+        return _compare_hosts(given)
     if any(map(tool_files.is_tool_file, [*base, *other])):
         return _compare_tools(given)
     if given.summary or given.metrics or given.detect != _DETECT_PERCENT:
@@ -76,6 +86,15 @@ def _report_history(given: argparse.Namespace) -> int:
     from sbench.runs import history
 
     return history.report_history(given.sides, given.json)
+
+
+def _compare_hosts(given: argparse.Namespace) -> int:
+    unused = ("sides", "other", "paired", "keep", "summary", "metrics")
+    if any(getattr(given, name) for name in unused) or given.detect != _DETECT_PERCENT:
+        raise Problem("--gather compares the arms within archives; use it only with --fail-on and --json")
+    from sbench.runs import compare_hosts
+
+    return compare_hosts.compare_hosts(given.gather, given.fail_on, given.json)
 
 
 def _compare_tools(given: argparse.Namespace) -> int:

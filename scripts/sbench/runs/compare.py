@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -70,12 +71,30 @@ def report_comparison(
     base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False
 ) -> int:
     """Write tables and pages for the studies common to both sides, print the outcome, and return the exit status."""
+    return publish_comparison(
+        {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)},
+        as_json=as_json,
+    )
+
+
+def publish_comparison(
+    compared: Mapping[str, tuple[dict, dict[str, pd.DataFrame]]],
+    notebook: str = OUT,
+    as_json: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> int:
+    """Write the tables and pages of comparisons, print the outcome, and return the exit status.
+
+    Args:
+        compared: study -> metadata for facts.json, and tables.
+        notebook: notebook of the pages.
+        as_json: whether to print the outcome as JSON.
+        more: further entries of the printed JSON.
+    """
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} belongs to a run named compare, and comparisons need that folder; rename {results}")
     answers, outcomes, status = [], {}, 0
-    # Compare before deleting anything, so that a Problem leaves the pages of the previous comparison intact.
-    compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
     for path in (*results.glob("*"), *reports.glob("*")):
         if path.is_file():
             path.unlink()
@@ -86,18 +105,18 @@ def report_comparison(
         for name, table in made.items():
             tables.write_table(table, folder / f"{name}.csv", digits=12)
         write_json(folder / "facts.json", facts)
-        answers.append(make_page("compare", folder, reports / f"{study}.html"))
+        answers.append(make_page(notebook, folder, reports / f"{study}.html"))
         answer = read_json(answers[-1])
         headline = FOREIGN.sub("", answer["headline"])
         outcomes[study] = {"headline": headline, **facts["outcome"], "verdicts": made["verdicts"].to_dict("records")}
         if not as_json:
-            print(f"{answer['title']}: {headline}")
+            print(f"{answer['title']}: {headline}", *facts.get("lines", ()), sep="\n")
         status = FAILED if facts["outcome"]["broken"] else status
         for warning in _list_warnings(facts):
             print(f"warning: {warning}", file=sys.stderr)
     page = make_index(answers, reports)
     if as_json:
-        print_json({"studies": outcomes, "report": str(page)})
+        print_json({"studies": outcomes, **more, "report": str(page)})
     else:
         print(f"report: {page}")
     return status
@@ -152,7 +171,7 @@ def compare_study(
     made = {
         "verdicts": pd.DataFrame(verdicts),
         "counts": pd.DataFrame(
-            [head | _build_counts_row(pair) for head, pair in zip(heads, common.values(), strict=True)]
+            [head | build_counts_row(pair) for head, pair in zip(heads, common.values(), strict=True)]
         ),
         "cells": pd.DataFrame([row for records in both for row in _list_cells(records, factors)]),
         "records": pd.concat([_add_cell_names(records, factors) for records in both]),
@@ -299,7 +318,7 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
 
 
-def _build_counts_row(pair: Pair) -> dict:
+def build_counts_row(pair: Pair) -> dict:
     """Build the row of counts for a cell: for each count, the medians of both sides and the outcome.
 
     The outcome is an empty string if both sides read different data.

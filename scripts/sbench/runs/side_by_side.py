@@ -186,8 +186,8 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
     )
 
 
-def describe_counts(counts: pd.DataFrame) -> list[str]:
-    """Return a sentence for each count that both sides have, with the number of cells per outcome."""
+def describe_counts(counts: pd.DataFrame, noun: str = "cell") -> list[str]:
+    """Return a sentence for each count that both sides have, with the number of cells, or of `noun`, per outcome."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
         outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "undecided with a single repeat")
@@ -197,7 +197,7 @@ def describe_counts(counts: pd.DataFrame) -> list[str]:
             f"{bold(outcome) if outcome in _DIFFER else outcome} in {many}"
             for outcome, many in outcomes.value_counts().items()
         ]
-        cells = prose.format_count(len(outcomes), "cell")
+        cells = prose.format_count(len(outcomes), noun)
         lines.append(f"{prose.capitalize_first(name)}: {prose.format_list(by_outcome)} of {cells}.")
     return lines
 

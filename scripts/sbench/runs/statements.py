@@ -1,4 +1,4 @@
-"""Statements about comparisons of runs that can be checked against the records. Sessions are the statistical unit."""
+"""Statements about comparisons of runs or hosts that can be checked against the records."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sbench.pages.statements import CLOSE, DECIDES, FASTER, MIN_BLOCKS, SAME, SLOWER, TOO_FEW, Claim, Records
+from sbench.pages.statements import (
+    CLOSE,
+    DECIDES,
+    FASTER,
+    MIN_BLOCKS,
+    SAME,
+    SLOWER,
+    TOO_FEW,
+    Claim,
+    Comparison,
+    Records,
+)
 
 # Minimum number of sessions per side for a verdict without pairs.
 _MIN_SESSIONS = 4
@@ -54,6 +65,49 @@ class SessionRatio:
         if self.outcome in order:
             return sessions >= least and order[self.outcome] > 0.5 and (self.low > 1 or self.high < 1)
         return (sessions < least) == (self.outcome == TOO_FEW)
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """The compared cells and the outcome."""
+        yield (self.baseline, self.contender), self.outcome
+
+
+@dataclass(frozen=True)
+class HostRatio:
+    """The outcome of a comparison of two cells, with the host as the statistical unit.
+
+    Attributes:
+        baseline, contender: names of the compared cells.
+        outcome: outcome according to METHOD 17.
+        ratio, low, high: the ratio contender / baseline and its confidence limits; NaN if unknown.
+        hosts: for each host, the comparisons of its sessions that have a ratio.
+    """
+
+    baseline: str
+    contender: str
+    outcome: str
+    ratio: float
+    low: float
+    high: float
+    hosts: tuple[tuple[Comparison, ...], ...]
+
+    def is_supported_by(self, records: Records) -> bool:
+        """Return whether the records confirm the sessions, the ratio and the outcome.
+
+        This requires that the median over hosts of the mean over sessions equals `ratio`, that there are enough hosts
+        for the outcome, and that most hosts agree with its direction.
+        """
+        if not all(session.is_supported_by(records) for sessions in self.hosts for session in sessions):
+            return False
+        if math.isnan(self.ratio):
+            return self.outcome not in (FASTER, SLOWER, SAME)
+        d = np.array([np.mean([math.log(session.ratio) for session in sessions]) for sessions in self.hosts])
+        if not len(d) or abs(np.median(d) - math.log(self.ratio)) > CLOSE:
+            return False
+        order = {FASTER: (d < 0).mean(), SLOWER: (d > 0).mean()}
+        if self.outcome in order:
+            return len(d) >= MIN_BLOCKS and order[self.outcome] > 0.5 and (self.low > 1 or self.high < 1)
+        return (len(d) < MIN_BLOCKS) == (self.outcome == TOO_FEW)
 
     @property
     def claims(self) -> Iterator[Claim]:

@@ -274,6 +274,17 @@ def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) 
     return entries
 
 
+def download_object(store: dict, key: str, path: Path) -> None:
+    """Download an object to a file.
+
+    Raises:
+        Problem: the object does not exist, or cannot be read.
+    """
+    s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    with convert_errors(f"{key} in {describe_place(s3, store)}"):
+        s3.download_file(store["bucket"], key, str(path))
+
+
 def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
     """Return the size and version of an object. Use GET, because the response to a failed HEAD has no error code."""
     place = describe_place(s3, store)
