@@ -44,6 +44,12 @@ DIFFERENT = Case(ratio=1.1)
 
 def judge_simulated_hosts(case: Case, seed: int) -> list[Outcome]:
     """Return the outcomes of the comparisons in a simulated set of sessions."""
+    d, names = draw_sessions(case, seed)
+    return [verdict.verdict for verdict in hosts.judge_hosts(d, names)]
+
+
+def draw_sessions(case: Case, seed: int) -> tuple[np.ndarray, list[int]]:
+    """Return ln(contender / baseline) of simulated sessions, an array (sessions, comparisons), and their hosts."""
     random = np.random.default_rng(seed)
     names = np.repeat(np.arange(case.hosts), case.sessions)
     shape = (case.hosts, 1, case.comparisons)
@@ -52,8 +58,14 @@ def judge_simulated_hosts(case: Case, seed: int) -> list[Outcome]:
     difference[:, :, 0] += math.log(case.ratio)
     noise = random.normal(0, RECORD, (2, len(names), BLOCKS, case.comparisons))
     base, other = level[names] + noise[0], (level + difference)[names] + noise[1]
-    d = np.median(other - base, axis=1)
-    return [verdict.verdict for verdict in hosts.judge_hosts(d, names.tolist())]
+    return np.median(other - base, axis=1), names.tolist()
+
+
+def _has_false_verdict_at_a_look(case: Case, seed: int) -> bool:
+    """Return whether hosts that do not differ get a verdict at 6, 8, 10 or 12 hosts, if looked at each time."""
+    d, names = draw_sessions(case, seed)
+    ends = [number * case.sessions for number in range(6, case.hosts + 1, 2)]
+    return any(one.verdict in ORDERED for end in ends for one in hosts.judge_hosts(d[:end], names[:end]))
 
 
 def judge_hosts(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
@@ -65,6 +77,11 @@ def judge_hosts(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
     }.items():
         judged = simulate(what, partial(judge_simulated_hosts, case), runs, say)
         yield count_false(f"false verdicts: {what}", [any(one in ORDERED for one in run) for run in judged])
+    what = "ratios differ by 5 %, looked at 6, 8, 10 and 12 hosts, 4 comparisons"
+    judged = simulate(
+        what, partial(_has_false_verdict_at_a_look, Case(of_ratio=0.05, comparisons=4, hosts=12)), runs, say
+    )
+    yield Row(f"false verdicts: {what}", f"{sum(judged)} of {len(judged)}")
     of_ratio = replace(DIFFERENT, of_ratio=0.05)
     for what, case in {
         "6 hosts × 2 sessions, times differ by 5 % between hosts, ratios by 2 %": DIFFERENT,

@@ -15,7 +15,7 @@ FIRST = {
     "count": "count the S3 requests of any program",
     "advise": "find the fastest way to read files, and measure it",
     "fit": "decide whether a volume keeps a latency limit",
-    "compare": "compare runs, archives, baselines, and results of other tools",
+    "compare": "compare runs, archives, baselines, hosts, and results of other tools",
     "published": "make the pages of published studies, audit CSV files by the same rules, and test published claims",
 }
 OTHERS = {
