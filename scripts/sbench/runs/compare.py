@@ -35,7 +35,7 @@ EQUIVALENCE_PERCENT = 5
 # Metadata to exclude from the list of differences: values that differ between any two runs, and values of libraries
 # that do not describe their build.
 _OF_RUNS = re.compile(
-    r"configuration (run|repeats|order_seed|only|again|ask_above|extra_blocks|comparison)\b|machine boot\b"
+    r"configuration (run|repeats|order_seed|only|again|ask_above|extra_blocks|comparison)\b|machine boot(_id)?\b"
     r"|library \S+ (status|environment|python|library|build (seconds|cached|inputs_sha256))\b"
 )
 Pair = tuple[pd.DataFrame, pd.DataFrame]
