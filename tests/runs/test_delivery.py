@@ -1,5 +1,6 @@
 """Sessions on many machines: their names, and their archives, which arrive whole or not at all."""
 
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,12 @@ from sbench.runs import archive, delivery
 
 EXAMPLE = next((ROOT / "results/example").glob(f"*{archive.SUFFIX}"), None)
 PART = 16 * 2**20
+_SHOTS = SINGLE["studies"]["shots"]
+# Two cells that read the same files.
+WORKERS = _SHOTS | {
+    "matrix": _SHOTS["matrix"] | {"workers": [1, 2]},
+    "compare": [{"factor": "workers", "baseline": "1"}],
+}
 SEND = """
 import pathlib, sys
 sys.path.insert(0, "scripts")
@@ -255,13 +262,13 @@ exec "$@"
 
 
 @pytest.mark.late
-def test_six_sessions_of_six_hosts_arrive_in_one_bucket(url: str, tmp_path: Path):
+def test_six_sessions_of_six_hosts_arrive_in_one_bucket_and_are_compared_over_hosts(url: str, tmp_path: Path):
     """The hosts are namespaces of this machine."""
     if os.geteuid():
         pytest.skip("only root may give a program a host name of its own")
     for index in range(6):
         host = tmp_path / f"host{index}"
-        write(copy_project(host / "clone"), SINGLE)
+        write(copy_project(host / "clone"), SINGLE | {"studies": {"shots": WORKERS}})
         (host / "machine-id").write_text(f"{index:032x}\n", encoding="utf-8")
         (host / "boot_id").write_text(f"00000000-0000-4000-8000-{index:012x}\n", encoding="utf-8")
         command = build_command("sbench.cli", "run", "--cores", 2, "--session", index, "--to", "s3://elsewhere/hosts")
@@ -274,6 +281,12 @@ def test_six_sessions_of_six_hosts_arrive_in_one_bucket(url: str, tmp_path: Path
         if key.startswith("hosts/"):
             s3.download_file("elsewhere", key, str(tmp_path / Path(key).name))
             with archive.open_archive(tmp_path / Path(key).name) as (results, manifest):
-                (record,) = map(artefact, results.glob("shots/records/*/repeat=*.json"))
-            measured.append((manifest["run"], record["host"]["node"], record["host"]["boot"][-1]))
+                records = [artefact(path)["host"] for path in results.glob("shots/records/*/repeat=*.json")]
+            measured += {(manifest["run"], record["node"], record["boot"][-1]) for record in records}
     assert measured == [(f"tiny-session-{index}", f"host{index}", str(index)) for index in range(6)]
+    env = with_keys(AWS_ENDPOINT_URL=url)
+    done = sbench("compare", "--gather", "s3://elsewhere/hosts", "--json", cwd=tmp_path / "host0/clone", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (verdict,) = json.loads(done.stdout)["studies"]["shots"]["verdicts"]
+    # Single blocks on a shared machine decide nothing certain, but each host has a ratio.
+    assert verdict["verdict"] in ("faster", "slower", "same", "no evidence")

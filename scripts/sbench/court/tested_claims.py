@@ -31,8 +31,8 @@ def test_claims(names: Sequence[str], cores: str, as_json: bool) -> int:
     command = [get_snakemake(), *targets, *(["claims"] if not names else []), f"--cores={cores}", "--keep-going"]
     done = subprocess.run([*command, *build_progress_options("claims")], stdout=sys.stderr, check=False)
     # Snakemake removes the runs of a claim that fails, but not the page of an earlier run.
-    measured = [claim for claim in claims if _get_runs(claim).exists()]
-    rows = [read_json(_get_page(claim, "_answers.json")) for claim in measured]
+    answers = [_get_page(claim, "_answers.json") for claim in claims if _get_runs(claim).exists()]
+    rows = [read_json(path) for path in answers if path.exists()]
     if as_json:
         print_json(rows)
     else:
