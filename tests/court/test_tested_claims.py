@@ -191,6 +191,17 @@ def test_a_claim_without_a_field_or_a_module_is_refused(tmp_path: Path, monkeypa
         load_claim("wrong")
 
 
+@pytest.mark.late
+@pytest.mark.parametrize("name", ["zarr-3199", "h5coro-rechunk", "h5pyd-258"])
+def test_a_claim_that_counts_decide_has_the_verdict_of_the_committed_page(clone: Path, name: str):
+    done = sbench("published", name, "--json", "--cores=2", cwd=clone)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    committed = (ROOT / f"reports/claims/{name}.md").read_text(encoding="utf-8")
+    outcome = row["outcome"]
+    assert f"**{outcome[0].upper()}{outcome[1:]}**: {row['reason']}." in committed
+
+
 @pytest.fixture
 def build_runs(tmp_path: Path, monkeypatch) -> Callable[..., Runs]:
     """Return a function that makes the runs of a planted claim from rows of numbers."""

@@ -25,8 +25,8 @@ _TITLES |= {"latency_ms": "round trip (ms)", "per_connection_mib_s": "rate (MiB/
 _LATENCIES_MS, _RATES_MIB_S = (1, 5, 20, 60, 150), (10, 50, 200, 1000)
 # Numbers from here on are shown without decimals.
 _WHOLE = 1000
-# Requests of an arm that are drawn, and the shortest bar as a share of the time axis.
-_DRAWN, _THINNEST = 400, 0.004
+# Requests of an arm that are drawn, the shortest bar as a share of the time axis, and the largest number of thin bars.
+_DRAWN, _THINNEST, _ROWS = 400, 0.004, 150
 _COLOURS = {NOT: "red", ONLY_IF: "yellow"}
 _HEADLINE = {
     HOLDS: ("holds", "hold"),
@@ -218,7 +218,7 @@ def draw_requests(traffic: dict[str, list[dict]], runs: Runs) -> Figure:
             }
         )
         table["right"] = table["right"].clip(lower=table["left"] + _THINNEST * table["right"].max())
-        bars = (Bars("", COLOURS[0], table),)
+        bars = (Bars("", COLOURS[0], table, half=max(0.3, len(rows) / _ROWS)),)
         count = int(runs.read_median(arm, "requests", len(runs.claim.networks) - 1))
         more = f", the first {_DRAWN}" * (count > _DRAWN)
         title = f"{arm}: {sizes.format_count(count, 'request')}{more}"
