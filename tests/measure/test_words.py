@@ -156,7 +156,9 @@ def test_findings_and_reasons_have_these_words():
         "a 64 MiB page buffer **was 2.0× as fast** [2.0, 2.0] as no page buffer (8 blocks)."
     )
     assert [render_markdown_line(text) for text, _ in answer.list_reasons(run, [finding])] == [
-        "A 64 MiB page buffer transferred 1.00 MiB in 4 requests; no page buffer transferred 1.00 MiB in 100 requests."
+        "A 64 MiB page buffer transferred 1.00 MiB in 4 requests; no page buffer transferred 1.00 MiB in 100 requests.",
+        "1,000 such reads cost 0.00160 USD with a 64 MiB page buffer and 0.0400 USD with no page buffer (as requests"
+        " to S3 standard in us-east-1, list prices of 2026-11).",
     ]
 
 

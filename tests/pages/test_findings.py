@@ -237,9 +237,10 @@ def test_advice_says_what_makes_good_the_blocks_that_are_lacking(tables: Path, t
 
 def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):
     found, _ = pages.get_findings(run)
-    lines = [text for text, _ in answer.list_reasons(run, found)]
+    *lines, cost = [text for text, _ in answer.list_reasons(run, found)]
     assert 0 < len(lines) <= answer.REASONS
     assert all("request" in line and "MiB" in line for line in lines)
+    assert "1,000 such reads cost " in cost
 
 
 def test_reasons_name_the_place_where_they_are_of_several(run: Results):

@@ -49,7 +49,7 @@ def _get_page(claim: TestedClaim, ending: str) -> Path:
 
 
 def _measure_cells(claim: TestedClaim, cores: str) -> None:
-    """Measure the cells of a claim as a run of its own; if it fails, its verdicts are missing in the next step."""
+    """Measure the cells of a claim as a separate run; if it fails, its verdicts are missing in the next step."""
     if claim.cells:
         path = Path("results/claims", claim.id, "run.json")
         write_json(path, {"run": claim.run, **claim.cells})

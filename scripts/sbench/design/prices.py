@@ -58,7 +58,7 @@ class Rates(NamedTuple):
     is_emulated: bool
 
     def compute_usd(self, counts: Mapping[str, float]) -> float:
-        """Return the price of numbers of requests and bytes in US dollars; NaN if one of those with a price is NaN."""
+        """Return the price of numbers of requests and bytes in US dollars; NaN if a number with a price is NaN."""
         return math.fsum(price * counts[name] for name, price in self.usd.items() if price)
 
 

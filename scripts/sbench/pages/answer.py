@@ -33,13 +33,18 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
     # The explanation for the headline comes first.
     first = next((one for one, *_ in lines if one.factor == factor), None)
     lines = sorted(lines, key=lambda line: line[0] is not first)[:REASONS]
-    several = len({one.where for one, *_ in lines}) > 1
-    conditions = [", ".join(filter(None, [one.where if several else "", one.under])) for one, *_ in lines]
+    explained = [one for one, *_ in lines]
     reasons: list[Sentence] = [
-        (prose.capitalize_first(": ".join(filter(None, [under, text]))), (one.statement, counts))
-        for under, (one, text, counts) in zip(conditions, lines, strict=True)
+        (_add_condition(text, one, explained), (one.statement, counts)) for one, text, counts in lines
     ]
-    return reasons + describe_costs(results, [one for one, *_ in lines])
+    return reasons + describe_costs(results, explained)
+
+
+def _add_condition(text: str, finding: Finding, explained: list[Finding]) -> str:
+    """Begin a sentence with the condition of its finding, and with its place if the explained findings have several."""
+    place = finding.where if len({one.where for one in explained}) > 1 else ""
+    condition = ", ".join(filter(None, [place, finding.under]))
+    return prose.capitalize_first(": ".join(filter(None, [condition, text])))
 
 
 def describe_costs(results: Results, explained: list[Finding]) -> list[Sentence]:
@@ -49,13 +54,14 @@ def describe_costs(results: Results, explained: list[Finding]) -> list[Sentence]
     for finding in explained:
         new, old = (usd.reindex(list(finding.rows[f"{side}_cell"])) for side in ("contender", "baseline"))
         if not (new.isna().any() or old.isna().any() or np.allclose(new, old, rtol=_CLOSE, atol=0)):
-            return [_write_costs(finding, new, old, cells, results)]
+            text, cost = _write_costs(finding, new, old, cells, results)
+            return [(_add_condition(text, finding, explained), (cost,))]
     return []
 
 
 def _write_costs(
     finding: Finding, usd_of_new: pd.Series, usd_of_old: pd.Series, cells: pd.DataFrame, results: Results
-) -> Sentence:
+) -> tuple[str, Cost]:
     usd, rates = pd.concat([usd_of_new, usd_of_old]).groupby(level=0).first(), costs.find_rates(results)
     rows = cells.loc[usd.index]
     new, old = name_sides(finding.rows.iloc[0], results)
@@ -72,7 +78,7 @@ def _write_costs(
         (cell, float(usd[cell]), tuple((name, costs.READS * each) for name, each in rates[store].usd.items() if each))
         for cell, store in rows["store"].items()
     ]
-    return prose.capitalize_first(": ".join(filter(None, [finding.under, text]))), (Cost(tuple(stated)),)
+    return text, Cost(tuple(stated))
 
 
 def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:

@@ -220,7 +220,7 @@ def _collect_logs(by_session: Sequence[Mapping[Pair, Judged]], keys: Sequence[Pa
 
 
 def _merge_values(verdict: stats.Verdict, values: Sequence[Mapping], d: Floats) -> dict:
-    """Return the entries of verdicts.csv for a comparison over hosts, from those of its sessions."""
+    """Return the entries of verdicts.csv for a comparison over hosts, from the entries of its sessions."""
     counts = {
         name: sum(of[name] for of in values)
         for name in ("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender")
@@ -275,7 +275,7 @@ def _list_rows(
 
 
 def _find_machine(sessions: Sequence[Session], study: str) -> dict:
-    """Return the CPU and cores if they are those of all hosts."""
+    """Return the CPU and cores if all hosts have the same."""
     machines = [session.parts[study].facts.get("machine") or {} for session in sessions]
     kept = {key: machines[0].get(key) for key in ("cpu", "cores")}
     return kept if all({key: of.get(key) for key in kept} == kept for of in machines) else {}

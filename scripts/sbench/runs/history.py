@@ -175,7 +175,7 @@ def _find_other_sessions(
     """Return the sessions that are not part of the history, with the reasons.
 
     The history consists of the sessions with the most frequent configuration and measuring code (the latest, if there
-    are several), except those that read other data than most of its sessions.
+    are several), except sessions that read other data than most.
     """
     left_out = {unit: "its time is unknown" for unit in properties if unit.startswith("\n")}
     own = {unit: _select_identity(of) for unit, of in properties.items() if unit not in left_out}

@@ -1,6 +1,6 @@
 """Fetch the archives of sessions from a folder or a bucket, check each, and select those that can be compared.
 
-An archive is refused if its content differs from its digests, if its name is not that of its content, or if it differs
+An archive is refused if its content differs from its digests, if its name does not fit its content, or if it differs
 from the others in its configuration or measuring code. Digests detect damage, mistakes and simple edits. They are not
 signatures: who changes a time and computes all digests again is not detected.
 """

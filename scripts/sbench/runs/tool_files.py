@@ -273,7 +273,7 @@ def _parse_csv(path: str, text: str) -> Iterator[Series]:
 
 
 def _merge_series(parts: Iterator[Series]) -> Iterator[Series]:
-    """Join the parts of each series; those without samples are left out."""
+    """Join the parts of each series; series without samples are left out."""
     merged: dict[tuple[str, str], list[Series]] = {}
     for part in parts:
         if not isinstance(part.benchmark, str):

@@ -55,7 +55,7 @@ def _list_starts(batch: int) -> list[int]:
 
 
 def _read_each(read_rows: Callable, starts: list[int]) -> Iterator[Rows]:
-    """Read the rows of each sample on their own."""
+    """Read the rows of each sample separately."""
     for start in starts:
         yield _select(read_rows([start + step for step in range(_SPAN)]), 0)
 
