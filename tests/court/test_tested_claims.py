@@ -110,7 +110,7 @@ def test_a_page_names_the_commit_of_the_claim_and_arms_that_read_other_values(ju
     }
     committed = (judged / "commit").read_text(encoding="utf-8")
     assert all(f"Refuted if (commit `{committed[:10]}`" in text for text in pages.values())
-    assert "These arms read other values than new: old." in pages["false"]
+    assert "old reads other values than new." in pages["false"]
     assert "These arms read" not in pages["true"]
 
 
