@@ -61,4 +61,4 @@ def judge(runs: "Runs") -> "Judgement":
     region = "the metadata are far apart in the file"
     if judgement.verdict == ONLY_IF:
         region += f" and {judgement.region}"
-    return runs.limit(region, judgement.found, reason)
+    return runs.limit(region, judgement.measured, reason)

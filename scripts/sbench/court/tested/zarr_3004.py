@@ -48,5 +48,5 @@ def judge(runs: "Runs") -> "Judgement":
     judgement = runs.judge_speedup(_CLAIMED)
     reason = f"{judgement.reason}; 3.2.1 and 3.3.0 send {shown}"
     if 2 * gets["3.3.0, test"] > gets["3.2.1, test"]:
-        return runs.decide(False, judgement.found, reason)
+        return runs.decide(False, judgement.measured, reason)
     return judgement._replace(reason=reason)
