@@ -109,7 +109,11 @@ def show_claims(page: Page, answers: Sequence[str]) -> None:
     numbers = pd.DataFrame(rows).drop(columns=["claimed_text", "found_text"])
     meaning = "does not hold, or only under a condition"
     page.show_table(Table("claims", caption, frame, over=over, meaning=meaning, numbers=numbers), "")
-    page.show_text(bullets(f"{link(row['title'], row['id'] + '.html')}: {row['reason']}." for row in rows))
+    page.show_text(bullets(_format_row(row) for row in rows))
+
+
+def _format_row(row: dict) -> str:
+    return f"{link(row['title'], row['id'] + '.html')} {bold(row['outcome'])}: {row['reason']}."
 
 
 def _write_answers(page: Page, claim: TestedClaim, judgement: Judgement) -> None:
