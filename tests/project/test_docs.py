@@ -273,7 +273,7 @@ def test_pages_in_the_repository_are_markdown_with_its_pictures_and_link_to_what
     inside = {str(page.parent / link) for page, link in links if "://" not in link}
     assert inside - files == set()
     assert {name for name in files - inside if not name.endswith(".md")} == set()
-    assert sum((ROOT / name).stat().st_size for name in files) <= 1_500_000
+    assert sum((ROOT / name).stat().st_size for name in files) <= 2_000_000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -1,7 +1,7 @@
 """Sessions on many machines: their names, and their archives, which arrive whole or not at all."""
 
-import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -285,8 +285,8 @@ def test_six_sessions_of_six_hosts_arrive_in_one_bucket_and_are_compared_over_ho
             measured += {(manifest["run"], record["node"], record["boot"][-1]) for record in records}
     assert measured == [(f"tiny-session-{index}", f"host{index}", str(index)) for index in range(6)]
     env = with_keys(AWS_ENDPOINT_URL=url)
-    done = sbench("compare", "--gather", "s3://elsewhere/hosts", "--json", cwd=tmp_path / "host0/clone", env=env)
+    done = sbench("compare", "--gather", "s3://elsewhere/hosts", cwd=tmp_path / "host0/clone", env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    (verdict,) = json.loads(done.stdout)["studies"]["shots"]["verdicts"]
-    # Single blocks on a shared machine decide nothing certain, but each host has a ratio.
-    assert verdict["verdict"] in ("faster", "slower", "same", "no evidence")
+    assert "Reading HDF5 files on 6 hosts: " in done.stdout
+    # Reading such small files takes hardly longer than starting it, so that a comparison may be refused (METHOD 13).
+    assert re.search(r"\n2 vs 1: .* on \d of 6 hosts", done.stdout)
