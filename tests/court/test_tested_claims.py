@@ -1,5 +1,6 @@
 """Claims that are tested here: planted ones get the verdict that is known, bad ones a line, and numbers decide."""
 
+import ast
 import itertools
 import json
 import shutil
@@ -13,8 +14,8 @@ import yaml
 from conftest import ROOT, copy_project, sbench
 
 from sbench.court import claim_page, judging
-from sbench.court.judging import HOLDS, NOT, ONLY_IF, UNKNOWN, Inexact, Runs
-from sbench.court.tested_claim import load_claim
+from sbench.court.judging import HOLDS, NOT, ONLY_IF, UNKNOWN, Inexact, Judgement, Runs
+from sbench.court.tested_claim import list_claims, load_claim
 from sbench.probe.program import Problem
 
 CLAIMS, MODULES = Path("config/claims"), Path("scripts/sbench/court/tested")
@@ -221,6 +222,20 @@ def list_rows(new: list[float], old: list[float], column: str, network: int = 0)
         for arm, values in (("new", new), ("old", old))
         for block, value in enumerate(values)
     ]
+
+
+@pytest.mark.parametrize("name", list_claims())
+def test_a_claim_uses_only_what_runs_and_judgements_have(name: str):
+    claim = load_claim(name)
+    assert hasattr(claim.import_module(), "prepare") == bool(claim.arms)
+    kinds = {"runs": {*dir(Runs), "claim", "frame"}, "judgement": {*dir(Judgement)}}
+    used = [
+        (node.value.id, node.attr)
+        for node in ast.walk(ast.parse(claim.files[1].read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in kinds
+    ]
+    assert used
+    assert [pair for pair in used if pair[1] not in kinds[pair[0]]] == []
 
 
 def test_a_page_draws_the_requests_of_the_contrast_in_the_order_of_their_starts(build_runs: Callable):

@@ -114,13 +114,13 @@ def load_claim(name: str) -> TestedClaim:
         raise Problem(f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the claim'}: {error.message}")
     defaults = {key: part["default"] for key, part in schema["properties"].items() if "default" in part}
     claim = read_fields(TestedClaim, {"id": name} | defaults | values)
-    for used, there, what in (
+    for names, defined, key in (
         (claim.contrast, claim.arms, "contrast"),
         ([arm["library"] for arm in claim.arms.values()], claim.libraries, "arms"),
         ([claim.made_by] if claim.made_by else [], claim.libraries, "made_by"),
     ):
-        if unknown := [text for text in used if text not in there]:
-            raise Problem(f"{path}: {what}: {unknown[0]} is not defined; known: {', '.join(there)}")
+        if unknown := [text for text in names if text not in defined]:
+            raise Problem(f"{path}: {key}: {unknown[0]} is not defined; known: {', '.join(defined)}")
     if not claim.files[1].is_file():
         raise Problem(f"{path}: {claim.files[1]} does not exist; write its functions prepare and judge")
     return claim
