@@ -1,14 +1,11 @@
 """Read the arrays of Icechunk repositories, and where their chunks are, with the package icechunk."""
 
 import asyncio
-import atexit
-import functools
 import importlib.util
 import json
 import os
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +28,6 @@ _MAGIC = "ICE🧊CHUNK".encode()
 # Number of chunks that are looked up one by one, which takes about 0.15 ms each.
 _MOST_CHUNKS = 20_000
 _OUTDATED = "please upgrade the icechunk library"
-_RELEASED_S = 0.1
 _NOT_EXAMINED = "not examined"
 # icechunk requests larger objects in parts of equal size, unless the repository's configuration has other limits
 # (storage.concurrency): ideal_concurrent_request_size in bytes, and max_concurrent_requests_for_object.
@@ -74,7 +70,6 @@ def read_repository(where: str, spec: dict | None = None) -> ZarrStore:
     import icechunk
 
     icechunk.set_logs_filter("error")
-    _delay_exit()
     try:
         if not spec:
             return _read_store(where, icechunk.local_filesystem_storage(os.path.abspath(where)))
@@ -82,15 +77,6 @@ def read_repository(where: str, spec: dict | None = None) -> ZarrStore:
     # Classes of errors differ between versions of icechunk. Those of missing arrays are of Zarr.
     except (icechunk.IcechunkError, ValueError, OSError, KeyError) as error:
         raise Problem(f"{where} cannot be read as an Icechunk repository: {_describe_error(error)}") from error
-
-
-@functools.cache
-def _delay_exit() -> None:
-    """Let threads of icechunk release their Python objects before the interpreter ends, which they may abort else.
-
-    See "Do we need some kind of shutdown method?" in the issues of pyo3-async-runtimes.
-    """
-    atexit.register(time.sleep, _RELEASED_S)
 
 
 def _describe_error(error: Exception) -> str:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -32,6 +33,10 @@ _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection
 # The file name and errno of a failed system call in an HDF5 error message.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
+# Packages with threads in Rust that hold Python objects for a moment after a call. They abort an interpreter that ends
+# in that moment ("Do we need some kind of shutdown method?", issue 40 of pyo3-async-runtimes).
+_WITH_THREADS = ({"icechunk"}, {"obstore", "zarr"})
+_RELEASED_S = 0.1
 _TRIAL_S = 60
 # Text in the output of the intended program, because an unrelated program of the same name may also exit with status 0.
 _ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
@@ -125,6 +130,8 @@ def run_main(main: Callable[[], int | None]) -> None:
             raise
         print(f"problem: {describe_refusal(refusal)}", file=sys.stderr)
         status = 2
+    if any(names <= sys.modules.keys() for names in _WITH_THREADS):
+        time.sleep(_RELEASED_S)
     sys.exit(status)
 
 
