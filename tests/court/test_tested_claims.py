@@ -1,6 +1,7 @@
 """Claims that are tested here: planted ones get the verdict that is known, bad ones a line, and numbers decide."""
 
 import ast
+import importlib
 import itertools
 import json
 import shutil
@@ -238,6 +239,24 @@ def test_a_claim_uses_only_what_runs_and_judgements_have(name: str):
     assert [pair for pair in used if pair[1] not in kinds[pair[0]]] == []
 
 
+@pytest.mark.parametrize("name", [name for name in list_claims() if name.startswith("own-")])
+def test_a_claim_of_this_project_is_a_sentence_of_its_documents(name: str):
+    claim = load_claim(name)
+    assert claim.text in (ROOT / claim.address).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots"])
+def test_claims_of_published_studies_that_are_measured_have_the_same_sentence(study: str):
+    published = importlib.import_module(f"sbench.studies.{study}.published_claims").claims
+    measured = {
+        claim.quote: claim.tested_by.removeprefix("the claim ") for claim in published if "claim" in claim.tested_by
+    }
+    assert measured
+    assert {name: load_claim(name).text for name in measured.values()} == {
+        name: text for text, name in measured.items()
+    }
+
+
 def test_a_page_draws_the_requests_of_the_contrast_in_the_order_of_their_starts(build_runs: Callable):
     runs = build_runs(list_rows([1], [6331], "requests"))
     traffic = {
@@ -381,3 +400,31 @@ def test_a_claim_about_uploads_is_judged_by_the_cost_of_objects_and_of_attribute
         counts[arm] = 7 + cost[0] * numbers[0] + cost[1] * numbers[1]
         stored["objects"][arm], stored["attributes"][arm] = numbers
     assert judge_counts("h5pyd-258", counts, "hsds_requests", tmp_path, **stored) == outcome
+
+
+@pytest.mark.parametrize(
+    "changes, outcome",
+    [
+        ({}, HOLDS),
+        ({("binary write of strings", "on"): "refused (413)"}, "the request is no binary write of strings"),
+        (
+            {("binary read", "off"): "refused (413)", ("JSON read", "on"): "refused (413)"},
+            "the request is no JSON read",
+        ),
+        ({("binary read", "on"): "refused (413)"}, NOT),
+    ],
+)
+def test_a_claim_about_a_limit_is_judged_by_the_requests_above_it(changes: dict, outcome: str, tmp_path: Path):
+    kinds = itertools.product(("binary read", "binary write", "JSON read", "binary write of strings"), ("on", "off"))
+    rows = [
+        {"phase": phase, "streaming": streaming, "times_limit": times, "outcome": "answered"}
+        | ({"outcome": changes[phase, streaming]} if times > 1 and (phase, streaming) in changes else {})
+        for phase, streaming in kinds
+        for times in (1, 2)
+    ]
+    table = tmp_path / "runs.csv"
+    pd.DataFrame(rows).to_csv(table, index=False)
+    runs, judgement = judging.judge_runs(load_claim("hsds-limit"), table)
+    region = f"{ONLY_IF} streaming is on, and {outcome}" if outcome.startswith("the") else outcome
+    assert judgement.outcome == region
+    assert len(runs.claim.import_module().tabulate(runs)) == len(rows)

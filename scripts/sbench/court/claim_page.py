@@ -47,9 +47,9 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     folder, made = Path(tables), read_json(facts)
     claim = load_claim(made["claim"])
     runs, judgement = judge_runs(claim, folder / "runs.csv")
-    page.show_text(
-        heading(1, claim.title), quotation(claim.text), f"{claim.by}, {claim.date} ({link('source', claim.address)})"
-    )
+    date = "date unknown" if claim.date == "unknown" else claim.date
+    address = claim.address if "://" in claim.address else f"../../{claim.address}"
+    page.show_text(heading(1, claim.title), quotation(claim.text), f"{claim.by}, {date} ({link('source', address)})")
     page.show_text(paragraph(f"{bold(prose.capitalize_first(judgement.outcome))}: {judgement.reason}."))
     numbers = (
         f"Claimed: {_format_claimed(claim)}. Found: {_format_found(judgement, claim)}. Decided by {claim.decided_by}."
@@ -71,7 +71,7 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
         )
     )
     page.show_text(heading(2, "Result"))
-    page.show_table(_build_verdicts(runs) if claim.cells else _build_table(runs), "")
+    page.show_table(_build_cells(runs) if claim.cells else _build_table(runs), "")
     if times := _build_times(runs):
         page.show_table(times, "")
     if claim.arms and (claim.decided_by == "seconds" or len(claim.networks) > 1):
@@ -142,8 +142,11 @@ def _list_warnings(runs: Runs) -> list[str]:
     return [f"{arm} reads other values than {runs.claim.contrast[0]}." for arm in runs.list_unequal()]
 
 
-def _build_verdicts(runs: Runs) -> Table:
-    """Build the table of the comparisons of a run, with the factors that vary."""
+def _build_cells(runs: Runs) -> Table:
+    """Build the table of the comparisons of a run, with the factors that vary; or of its samples, by the module."""
+    if runs.claim.table == "samples":
+        caption = f"From the samples of the run {runs.claim.run}."
+        return Table("samples", caption, runs.claim.import_module().tabulate(runs), numbers=runs.frame)
     rows = runs.select_totals()
     factors = list(rows.columns[: rows.columns.get_loc("control")])
     varying = [name for name in factors if rows[name].nunique(dropna=False) > 1 or name in ("baseline", "contender")]

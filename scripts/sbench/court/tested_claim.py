@@ -69,6 +69,7 @@ class TestedClaim:
     claimed: str
     unit: str
     cells: Mapping[str, Any]
+    table: str
     libraries: Mapping[str, dict]
     made_by: str
     networks: Sequence[Mapping[str, float]]
@@ -151,10 +152,10 @@ def get_module(wildcards: Wildcards) -> str:
 
 
 def list_measured(wildcards: Wildcards) -> list[str]:
-    """Return the artefacts of a claim's libraries, or the verdicts of its run."""
+    """Return the artefacts of a claim's libraries, or the tables of its run."""
     claim = load_claim(wildcards.claim)
     if claim.cells:
-        return [f"results/{claim.run}/{study}/verdicts.csv" for study in claim.cells["studies"]]
+        return [f"results/{claim.run}/{study}/{claim.table}.csv" for study in claim.cells["studies"]]
     return [f"results/claims/{claim.id}/environments/{library}.json" for library in claim.libraries]
 
 

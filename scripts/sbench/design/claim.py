@@ -33,7 +33,7 @@ class Claim:
         where: the place of the sentence in the publication.
         printed: the value in `unit`, as printed or as worded (see `sbench.court.claims.parse_printed`).
         unit: the unit of the printed and the computed values.
-        tested_by: the study of this project that tests the claim if the published data cannot.
+        tested_by: the study, or the claim of config/claims, that measures what the published data cannot decide.
         compute: returns values in `unit` (a number, or a Series whose index names the subject of each value), or None.
         tables: parameter of `compute` -> name of its published table; ` + ` separates several tables.
     """

@@ -56,7 +56,7 @@ def read_rate_mb(stream):
     return _compute_rates(stream, "read")
 
 
-@claims.compares("introduction", tested_by="arrays (limits)")
+@claims.compares("introduction", tested_by="the claim hsds-limit")
 def no_limit():
     """the max request size limit no longer applies with the latest HSDS update"""
 
@@ -381,7 +381,7 @@ def multiple_cores():
     advantage of multiple cores to do the data compression."""
 
 
-@claims.compares("text after table 2", ">3", "factor", "arrays")
+@claims.compares("text after table 2", ">3", "factor", "the claim hsds-streaming")
 def library_pulled_ahead(article):
     """The library pulled ahead on the read portion though with more than 3x the performance."""
     return _compare_backends(article, "read", "gzip")["m5.2xlarge"]

@@ -89,7 +89,7 @@ def interconnect_slower():
     """Besides, the interconnect within HPC clusters deployed in public clouds is not as fast as in a supercomputer."""
 
 
-@claims.compares("Single Reader & Broadcast", tested_by="blobs: pattern broadcast against SFMR and MFMR")
+@claims.compares("Single Reader & Broadcast", tested_by="the claim azure-broadcast")
 def broadcast_not_suited():
     """So, generally, this strategy is not well suited for a cloud native HPC solution."""
 

@@ -162,7 +162,7 @@ def serial_sum_faster_a(timings):
     return _compare_methods(timings, DASK_SUMS, [SUM], A)
 
 
-@claims.compares("after cell 18", "<1", "factor", "particles")
+@claims.compares("after cell 18", "<1", "factor", "the claim dask-futures")
 def futures_sum_faster_a(timings):
     """It's interesting that using dask's `client.submit()` functionality to construct a list of futures containing the
     sums by chunk is faster than constructing a full dask array"""

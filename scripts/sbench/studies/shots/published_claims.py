@@ -136,7 +136,7 @@ def contention_cause():
     case)"""
 
 
-@claims.compares("TL;DR Conclusions", "<=1.05", "factor", "shots")
+@claims.compares("TL;DR Conclusions", "<=1.05", "factor", "the claim mdsplusbench-ros3")
 def does_not_degrade_overall(reads):
     """The overall conclusion is the new ROS3 does not degrade performance compared to the old ROS3 for the HDF5 files
     in this project."""

@@ -1,0 +1,11 @@
+"""azure-hpc-io: a single reader that broadcasts is not suited for clouds, compared with readers of their own."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sbench.court.judging import Judgement, Runs
+
+
+def judge(runs: "Runs") -> "Judgement":
+    """Require that the broadcast is slower at each size."""
+    return runs.judge_verdicts(("slower",), ("size",))
