@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, copy_project, sbench
+from small_runs import TINY, launch, write
 
 from sbench.design.matrix import build_permanent_name
 from sbench.design.records import compute_digest
@@ -388,10 +389,10 @@ def test_records_of_another_under_my_name_are_refused_with_the_original_even_if_
     ]
 
 
-def forge_counts(contents: Contents) -> None:
+def forge_counts(contents: Contents, library: str = "hdf5-2.0.0") -> None:
     for name in [name for name in contents if "/repeat=" in name]:
         record = json.loads(contents[name])
-        if record["cell"]["library"] == "hdf5-2.0.0":
+        if record["cell"]["library"] == library:
             record["requests"]["GET"]["count"] //= 2
         contents[name] = json.dumps(record | {"digest": compute_digest(record)}, indent=1).encode()
     rename_consistently(contents)
@@ -501,3 +502,33 @@ def test_the_exit_status_shows_refused_archives_contradictions_and_broken_rules(
     refused = sbench(*place, "a", "b", cwd=clone)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "--gather compares the arms within archives" in refused.stderr
+
+
+@pytest.mark.late
+@pytest.mark.rule(11)
+def test_forged_counts_are_detected_by_measuring_the_configuration_of_the_archive(clone: Path):
+    shots = TINY["studies"]["shots"]
+    matrix = shots["matrix"] | {"library": ["wheel"], "store": ["s3"], "driver": ["ros3"]}
+    values = TINY | {
+        "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.1.1"}},
+        "stores": {"s3": {"kind": "s3", "bucket": "shots", "server": "embedded"}},
+        "studies": {"shots": shots | {"matrix": matrix}},
+    }
+    write(clone, values)
+    done = launch(clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sbench("archive", cwd=clone).returncode == 0
+    (genuine,) = (clone / "results/tiny").glob(f"*{archive.SUFFIX}")
+    contents = read_contents(genuine)
+    forge_counts(contents, "wheel")
+    forged = write_contents(Path(shutil.copy(genuine, clone)), contents)
+    config = sbench("archive", forged, "--config", cwd=clone)
+    assert config.returncode == 0, config.stderr
+    (clone / "mine.yaml").write_text(config.stdout, encoding="utf-8")
+    done = sbench("run", "mine.yaml", "--name", "mine", "--yes", "--cores=2", cwd=clone)
+    assert done.returncode == 0, done.stderr
+    rules = ("--fail-on", "more requests, fewer requests")
+    assert sbench("compare", genuine, "mine", *rules, cwd=clone).returncode == 0
+    done = sbench("compare", forged, "mine", *rules, cwd=clone)
+    assert done.returncode == FAILED
+    assert "Fails: more requests in 2 of 2 cells" in done.stdout

@@ -1,4 +1,7 @@
-"""Pack a run into a single archive with a hash of each record: results/<run>/<run>-<hash>.tar.xz."""
+"""Pack a run into a single archive with a hash of each record: results/<run>/<run>-<hash>.tar.xz.
+
+An archive's configuration can be printed, to measure the same elsewhere.
+"""
 
 import argparse
 
@@ -9,11 +12,16 @@ def add_options(parser: Parser) -> None:
     """Add the subcommand's options to the parser."""
     parser.add_path("run", nargs="?", default="", help="a run, or an archive (default: the run of config/config.yaml)")
     parser.add_argument("--cite", action="store_true", help="print a citation instead of packing")
+    parser.add_argument(
+        "--config", action="store_true", help="print its configuration, for sbench run, instead of packing"
+    )
     parser.add_argument("--by", default="", metavar="NAME", help="authors of the measurements for the citation")
 
 
 def start(given: argparse.Namespace) -> int:
-    """Write the archive, or print the citation."""
+    """Write the archive, or print the citation or the configuration."""
     from sbench.runs import archive, cite
 
+    if given.config:
+        return cite.print_config(given.run)
     return cite.print_citation(given.run, given.by) if given.cite else archive.pack_run(given.run)

@@ -1,7 +1,11 @@
-"""Format the citation of a run as a sentence and a BibTeX entry, with the run's permanent name."""
+"""Print the citation of a run, with its permanent name, or its configuration."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
@@ -26,17 +30,37 @@ def print_citation(source: str, by: str) -> int:
         source: name or archive of the run; an empty string for the run configured in config/config.yaml.
         by: authors of the measurements, formatted for a citation; if empty, a placeholder is printed.
     """
-    if source.endswith(archive.SUFFIX):
-        with archive.open_archive(Path(source)) as (results, manifest):
-            # Do not trust the metadata in the archive: regenerate them from the records.
-            archive.make_tables_again(results, manifest, Path(source))
-            text = format_citation(results, by)
-    else:
-        text = format_citation(Path("results", source or configuration.load_config(DEFAULT_CONFIG)["run"]), by)
+    with _open_run(source) as results:
+        text = format_citation(results, by)
     print(*text.splitlines(), sep="\n")
     if not by:
         print(f"replace {_NOBODY} by your name, or add --by 'Ada Lovelace'", file=sys.stderr)
     return 0
+
+
+def print_config(source: str) -> int:
+    """Print the configuration of a run as YAML, with all defaults, and return exit status 0.
+
+    Args:
+        source: name or archive of the run; an empty string for the run configured in config/config.yaml.
+    """
+    with _open_run(source) as results:
+        configs = [read_json(results / study / "facts.json")["config"] for study in archive.read_study_names(results)]
+    studies = {name: values for config in configs for name, values in config["studies"].items()}
+    yaml.safe_dump(configs[0] | {"studies": studies}, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
+    return 0
+
+
+@contextlib.contextmanager
+def _open_run(source: str) -> Iterator[Path]:
+    """Yield the results folder of a run or an archive, for a `with` block."""
+    if not source.endswith(archive.SUFFIX):
+        yield Path("results", source or configuration.load_config(DEFAULT_CONFIG)["run"])
+        return
+    with archive.open_archive(Path(source)) as (results, manifest):
+        # Do not trust the metadata in the archive: regenerate them from the records.
+        archive.make_tables_again(results, manifest, Path(source))
+        yield results
 
 
 def _describe_commits(commits: list[str]) -> str:

@@ -91,10 +91,12 @@ def _read_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 def _open_folders(source: str) -> Iterator[list[Path]]:
     """Yield the folders with the tables of a source's studies.
 
-    An archive is unpacked to a temporary directory for the duration of the `with` block.
+    An archive is unpacked to a temporary directory for the duration of the `with` block, and its tables are made again
+    from its records.
     """
     if source.endswith(archive.SUFFIX):
         with archive.open_archive(Path(source)) as (results, manifest):
+            archive.make_tables_again(results, manifest, Path(source))
             yield [results / study for study in manifest["studies"]]
     elif source.startswith(PUBLISHED):
         folder = Path("results", source, "tables")
