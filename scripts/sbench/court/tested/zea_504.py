@@ -118,6 +118,7 @@ def _open_url(url: str) -> Callable:
 
 def judge(runs: "Runs") -> "Judgement":
     """Check for the local file and over each network that chunks of 2 to 16 MB are in the optimum."""
+    from sbench.court.judging import AGREES
     from sbench.pages.prose import format_list
 
     sizes = {transmits: transmits * _SAMPLES * _ELEMENTS * 2 / 1e6 for transmits in _CHUNKS}
@@ -129,13 +130,11 @@ def judge(runs: "Runs") -> "Judgement":
     wrong = [transmits for transmits, count in sent.items() if count != math.ceil(_TRANSMITS / transmits)]
     if wrong:
         return runs.leave_open(f"chunks of {format_list(map(str, wrong))} transmits do not need a request each")
-    plateaus = _find_plateaus(runs, runs.frame)
-    claimed = {transmits for transmits in _CHUNKS if 2 <= sizes[transmits] < 17}
-    held = [place for place, plateau in plateaus.items() if claimed <= set(plateau)]
-    for _, block in runs.frame.groupby("block"):
-        again = [place for place, plateau in _find_plateaus(runs, block).items() if claimed <= set(plateau)]
-        if again != held:
-            return runs.leave_open("the blocks of this run disagree on the places in which 2.2 to 16.7 MB are optimal")
+    ratios = {place: _compare_sizes(table) for place, table in _list_places(runs).items()}
+    claimed = [transmits for transmits in _CHUNKS if 2 <= sizes[transmits] < 17]
+    held = [place for place, table in ratios.items() if (table.loc[claimed, "high"] <= AGREES).all()]
+    refuted = [place for place, table in ratios.items() if (table.loc[claimed, "low"] > AGREES).any()]
+    plateaus = {place: table.index[table["ratio"] <= AGREES] for place, table in ratios.items()}
     common = set.intersection(*map(set, plateaus.values()))
     middle = math.sqrt(sizes[min(common)] * sizes[max(common)]) if common else math.nan
     spans = [
@@ -145,25 +144,34 @@ def judge(runs: "Runs") -> "Judgement":
         f"a frame needs {format_list(f'{count:.0f}' for count in sent.values())} requests with chunks of"
         f" {format_list(f'{size:.3g}' for size in sizes.values())} MB, and the optimum is {format_list(spans)}"
     )
-    if held and len(held) < len(plateaus):
+    if unclear := [place for place in ratios if place not in (*held, *refuted)]:
+        return runs.leave_open(
+            f"{reason}; six blocks do not decide whether it has 2.2 to 16.7 MB with {format_list(unclear)}"
+        )
+    if held and refuted:
         return runs.limit(f"the data come from {format_list(held, 'or')}", middle, reason)
     return runs.decide(bool(held), middle, reason)
 
 
-def _find_plateaus(runs: "Runs", frame: "pd.DataFrame") -> dict[str, list[int]]:
-    """Return the chunks, in transmits, that take at most 1.5 times the least time, from a file and over each network.
-
-    The fastest read of a frame counts, since other load of the machine only delays reads.
-    """
-    from sbench.court.judging import AGREES
-
-    def list_best(kind: str, rows: "pd.DataFrame") -> list[int]:
-        least = rows.groupby("arm")["frame_s"].min()
-        limit = AGREES * min(least[f"{transmits}, {kind}"] for transmits in _CHUNKS)
-        return [transmits for transmits in _CHUNKS if least[f"{transmits}, {kind}"] <= limit]
-
-    over = {
-        f"a round trip of {network['latency_ms']} ms": list_best("HTTP", frame[frame["network"] == place])
+def _list_places(runs: "Runs") -> dict[str, "pd.DataFrame"]:
+    """Return the seconds of a frame over each network and from a local file: a row per block, a column per size."""
+    frame = runs.frame.assign(transmits=runs.frame["arm"].str.extract(r"(\d+),", expand=False).astype(int))
+    remote = frame["arm"].str.endswith("HTTP")
+    local = frame[~remote & (frame["network"] == 0)]
+    places = {
+        f"a round trip of {network['latency_ms']} ms": frame[remote & (frame["network"] == place)]
         for place, network in enumerate(runs.claim.networks)
     }
-    return over | {"a local file": list_best("local", frame)}
+    return {
+        place: rows.pivot(index="block", columns="transmits", values="frame_s")
+        for place, rows in (places | {"a local file": local}).items()
+    }
+
+
+def _compare_sizes(seconds: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the ratio of times of each size to the fastest one, by its median, with the 95 % CI."""
+    from sbench.verdicts import judge as compare
+
+    ratios = seconds.div(seconds[seconds.median().idxmin()], axis=0)
+    table = compare(ratios.assign(equal=1.0).rename(columns=str), baseline="equal")
+    return table.set_axis(table.index.astype(int))
