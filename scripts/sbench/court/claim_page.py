@@ -135,7 +135,7 @@ def _format_claimed(claim: TestedClaim) -> str:
 
 
 def _format_found(judgement: Judgement, claim: TestedClaim) -> str:
-    return "no number" if math.isnan(judgement.measured) else f"{prose.format_number(judgement.measured)} {claim.unit}"
+    return "no number" if math.isnan(judgement.measured) else f"{_format_number(judgement.measured)} {claim.unit}"
 
 
 def _list_warnings(runs: Runs) -> list[str]:

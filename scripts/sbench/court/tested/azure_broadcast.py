@@ -7,5 +7,5 @@ if TYPE_CHECKING:
 
 
 def judge(runs: "Runs") -> "Judgement":
-    """Require that the broadcast is slower at each size."""
-    return runs.judge_verdicts(("slower",), ("size",))
+    """Require that the broadcast is slower at each size over each network."""
+    return runs.judge_verdicts(("slower",), ("store", "size"))

@@ -8,7 +8,9 @@ import pandas as pd
 
 from sbench.pages import cell_tables, names, prose, run_files
 from sbench.pages.headline import Sentence
+from sbench.pages.markup import bold
 from sbench.pages.page import Table
+from sbench.pages.results import Results
 from sbench.probe import sizes
 from sbench.studies.arrays.pieces import TRIALS
 from sbench.studies.arrays.report import MIB, words
@@ -55,6 +57,14 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
     formats = {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.format_number)
     caption = words.fill("table of trials", limit=limit)
     return Table(operation, caption, frame, formats, over, words.fill("colours of trials"))
+
+
+def write_headline(run: Results, trials: pd.DataFrame) -> str:
+    """Return the headline of a run that has trials and no timed cells; otherwise an empty string."""
+    if len(run.measured) or trials.empty:
+        return ""
+    sentences = [text for text, _ in describe_streaming(trials)] or list(describe_survivors(trials))
+    return bold(" ".join(sentences[: len(STREAMING)]))
 
 
 def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
