@@ -464,12 +464,19 @@ def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
     assert [*results.describe_acknowledged(run), *results.list_limits(run)] == []
     assert results.build_service_table(run).frame.empty
     assert results.build_writing_table(run).frame.empty
+    kinds = {"operation": "limits", "phase": "binary read", "times_limit": 2, "request_bytes": 2, "trial_s": 1}
+    tried = pd.DataFrame([kinds | {"streaming": name, "outcome": "answered"} for name in ("on", "off")])
+    tried = tried.reindex(columns=[*tried, *trials.AMOUNTS[1:3]])
+    assert trials.write_headline(run, tried[:0]) == ""
+    headline = trials.write_headline(run, tried)
+    assert "With streaming, 1 of 1 binary reads and writes of 2 times the request limit succeeded. Without" in headline
 
 
 def test_a_run_of_reads_alone_has_rates_and_nothing_that_was_acknowledged(tmp_path):
     rows = arrays_tables.cells(**READ) + arrays_tables.cells(**SERVICE | READ | {"cache": ("warm",)})
     run = arrays_tables.load(arrays_tables.build(tmp_path, rows))
     assert run.measured["rate"].notna().all()
+    assert trials.write_headline(run, pd.DataFrame({"operation": ["limits"]})) == ""
     assert results.build_writing_table(run).frame.empty
     assert list(results.describe_acknowledged(run)) == []
 
