@@ -152,9 +152,11 @@ class Runs:
         return self.decide(bool(fits.all()), float(rows["ratio"].median()), reason)
 
     def select_totals(self) -> pd.DataFrame:
-        """Return the verdicts on total times, without controls."""
-        frame = self.frame
-        return frame[(frame["metric"] == "total") & frame["control"].isna() & (frame["role"] == "decides")]
+        """Return the verdicts on total times of the factors that the claim compares, without controls."""
+        frame, studies = self.frame, self.claim.cells["studies"].values()
+        factors = {entry["factor"] for study in studies for entry in study["compare"]}
+        of_factors = frame["factor"].isin(factors) & frame["control"].isna()
+        return frame[of_factors & (frame["metric"] == "total") & (frame["role"] == "decides")]
 
     def list_unequal(self) -> list[str]:
         """List the arms of the contrast that read other values than its first arm, in any run.

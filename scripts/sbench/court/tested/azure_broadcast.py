@@ -8,4 +8,5 @@ if TYPE_CHECKING:
 
 def judge(runs: "Runs") -> "Judgement":
     """Require that the broadcast is slower at each size over each network."""
-    return runs.judge_verdicts(("slower",), ("store", "size"))
+    judgement = runs.judge_verdicts(("slower",), ("store", "size"))
+    return judgement._replace(reason=f"on one machine, where a broadcast goes through memory, {judgement.reason}")
