@@ -134,6 +134,8 @@ def call(command: list[str], cwd: Path) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_works_in_its_dry_form(line: str, clone: Path):
+    # An earlier command of the same document writes it.
+    shutil.copy(clone / "config/quick.yaml", clone / "mine.yaml")
     # What is imported is looked at, to say how much it is.
     (clone / "imports").mkdir()
     (clone / "imports/job.json").write_text("{}", encoding="utf-8")
@@ -270,8 +272,9 @@ def test_pages_in_the_repository_are_markdown_with_its_pictures_and_link_to_what
         (page, link) for page in pages for link in re.findall(r"\]\(([^()#]+)\)", (ROOT / page).read_text("utf-8"))
     }
     assert len(links) > 100
-    inside = {str(page.parent / link) for page, link in links if "://" not in link}
-    assert inside - files == set()
+    inside = {os.path.normpath(page.parent / link) for page, link in links if "://" not in link}
+    # Claims of this project link to its documents.
+    assert [name for name in inside - files if not (name.startswith("docs/") and (ROOT / name).exists())] == []
     assert {name for name in files - inside if not name.endswith(".md")} == set()
     assert sum((ROOT / name).stat().st_size for name in files) <= 2_000_000
 

@@ -522,9 +522,8 @@ def test_forged_counts_are_detected_by_measuring_the_configuration_of_the_archiv
     contents = read_contents(genuine)
     forge_counts(contents, "wheel")
     forged = write_contents(Path(shutil.copy(genuine, clone)), contents)
-    config = sbench("archive", forged, "--config", cwd=clone)
-    assert config.returncode == 0, config.stderr
-    (clone / "mine.yaml").write_text(config.stdout, encoding="utf-8")
+    done = sbench("archive", forged, "--config", "mine.yaml", cwd=clone)
+    assert (done.returncode, done.stdout) == (0, "mine.yaml: sbench run mine.yaml --name NAME measures it\n")
     done = sbench("run", "mine.yaml", "--name", "mine", "--yes", "--cores=2", cwd=clone)
     assert done.returncode == 0, done.stderr
     rules = ("--fail-on", "more requests, fewer requests")

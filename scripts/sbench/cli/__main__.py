@@ -23,7 +23,7 @@ OTHERS = {
     "check": "check tools, credentials, buckets and disks before anything is built",
     "import": "make pages of fio results from other machines",
     "bisect": "find the release, or the commit, that changed requests, bytes or seconds",
-    "archive": "pack a run into a single file, or print its citation or configuration",
+    "archive": "pack a run into a single file, write its configuration, or print its citation",
     "report": "make the pages of an archive",
     "export": "write all observations of a run as a long table",
 }

@@ -1,9 +1,10 @@
 """Pack a run into a single archive with a hash of each record: results/<run>/<run>-<hash>.tar.xz.
 
-An archive's configuration can be printed, to measure the same elsewhere.
+The configuration of an archive can be written to a file, to measure the same elsewhere.
 """
 
 import argparse
+from pathlib import Path
 
 from sbench.cli.options import Parser
 
@@ -13,15 +14,15 @@ def add_options(parser: Parser) -> None:
     parser.add_path("run", nargs="?", default="", help="a run, or an archive (default: the run of config/config.yaml)")
     parser.add_argument("--cite", action="store_true", help="print a citation instead of packing")
     parser.add_argument(
-        "--config", action="store_true", help="print its configuration, for sbench run, instead of packing"
+        "--config", metavar="FILE", default="", help="write its configuration, for sbench run, instead of packing"
     )
     parser.add_argument("--by", default="", metavar="NAME", help="authors of the measurements for the citation")
 
 
 def start(given: argparse.Namespace) -> int:
-    """Write the archive, or print the citation or the configuration."""
+    """Write the archive or its configuration, or print the citation."""
     from sbench.runs import archive, cite
 
     if given.config:
-        return cite.print_config(given.run)
+        return cite.write_config(given.run, Path(given.config))
     return cite.print_citation(given.run, given.by) if given.cite else archive.pack_run(given.run)

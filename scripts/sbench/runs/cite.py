@@ -1,4 +1,4 @@
-"""Print the citation of a run, with its permanent name, or its configuration."""
+"""Print the citation of a run, with its permanent name, or write its configuration."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ import yaml
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
 from sbench.design.matrix import build_permanent_name
-from sbench.probe.program import escape_text, read_json, read_yaml
+from sbench.probe.program import escape_text, read_json, read_yaml, write_text
 from sbench.runs import archive
 
 # Placeholder for the authors: no file contains them, because CITATION.cff is about the software.
@@ -38,16 +38,19 @@ def print_citation(source: str, by: str) -> int:
     return 0
 
 
-def print_config(source: str) -> int:
-    """Print the configuration of a run as YAML, with all defaults, and return exit status 0.
+def write_config(source: str, out: Path) -> int:
+    """Write the configuration of a run, with all defaults, to a YAML file, and return exit status 0.
 
     Args:
         source: name or archive of the run; an empty string for the run configured in config/config.yaml.
+        out: the file.
     """
     with _open_run(source) as results:
         configs = [read_json(results / study / "facts.json")["config"] for study in archive.read_study_names(results)]
     studies = {name: values for config in configs for name, values in config["studies"].items()}
-    yaml.safe_dump(configs[0] | {"studies": studies}, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
+    text = yaml.safe_dump(configs[0] | {"studies": studies}, sort_keys=False, width=120, default_flow_style=None)
+    write_text(out, text)
+    print(f"{out}: sbench run {out} --name NAME measures it")
     return 0
 
 
