@@ -428,3 +428,18 @@ def test_a_claim_about_a_limit_is_judged_by_the_requests_above_it(changes: dict,
     region = f"{ONLY_IF} streaming is on, and {outcome}" if outcome.startswith("the") else outcome
     assert judgement.outcome == region
     assert len(runs.claim.import_module().tabulate(runs)) == len(rows)
+
+
+@pytest.mark.parametrize("name", [name for name in list_claims() if load_claim(name).cells])
+def test_a_run_without_results_decides_nothing(name: str, tmp_path: Path):
+    columns = ["factor", "control", "metric", "role", "verdict", "phase", "streaming", "times_limit", "outcome"]
+    pd.DataFrame(columns=columns).to_csv(tmp_path / "runs.csv", index=False)
+    judgement = judging.judge_runs(load_claim(name), tmp_path / "runs.csv")[1]
+    assert judgement.outcome == UNKNOWN
+    assert judgement.reason == f"the run claim-{name} has no valid result"
+
+
+def test_a_limit_is_not_judged_by_requests_below_it(tmp_path: Path):
+    row = {"phase": "binary read", "streaming": "on", "times_limit": 1, "outcome": "answered"}
+    pd.DataFrame([row]).to_csv(tmp_path / "runs.csv", index=False)
+    assert judging.judge_runs(load_claim("hsds-limit"), tmp_path / "runs.csv")[1].outcome == UNKNOWN

@@ -24,5 +24,5 @@ def start(given: argparse.Namespace) -> int:
     from sbench.runs import archive, cite
 
     if given.config:
-        return cite.write_config(given.run, Path(given.config))
+        return archive.write_config(given.run, Path(given.config))
     return cite.print_citation(given.run, given.by) if given.cite else archive.pack_run(given.run)

@@ -177,6 +177,8 @@ class Runs:
 def judge_runs(claim: TestedClaim, table: Path) -> tuple[Runs, Judgement]:
     """Read the runs of a claim, and judge it."""
     runs = Runs(claim, pd.read_csv(table))
+    if claim.cells and (runs.frame if claim.table == "samples" else runs.select_totals()).empty:
+        return runs, runs.leave_open(f"the run {claim.run} has no valid result")
     try:
         return runs, claim.import_module().judge(runs)
     except Inexact as error:

@@ -45,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     if claim.cells:
         table, traffic = pd.concat(map(pd.read_csv, given.measured)), {}
+        # Samples include those of records that break a rule of measuring; verdicts do not.
+        table = table[table["valid"]] if "valid" in table else table
     else:
         built = {path.stem: read_json(path) for path in given.measured}
         with (given.out / "log").open("w", encoding="utf-8") as log:

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
 from sbench.design.matrix import build_permanent_name
@@ -27,6 +29,7 @@ from sbench.probe.program import (
     read_json,
     read_yaml,
     replace_file,
+    write_text,
 )
 from sbench.runs.rebuild import make_index, make_page, make_tables
 
@@ -138,6 +141,37 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
         if held != manifest["studies"] or build_permanent_name(results.name, sorted(held.values())) != manifest["name"]:
             raise Problem(f"{path}: {MANIFEST} must name the studies of the archive; get the archive again")
         yield results, manifest
+
+
+@contextlib.contextmanager
+def open_run(source: str) -> Iterator[Path]:
+    """Yield the results folder of a run for a `with` block; the tables of an archive are made again from its records.
+
+    Args:
+        source: name or archive of the run; an empty string for the run configured in config/config.yaml.
+    """
+    if not source.endswith(SUFFIX):
+        yield Path("results", source or configuration.load_config(DEFAULT_CONFIG)["run"])
+        return
+    with open_archive(Path(source)) as (results, manifest):
+        make_tables_again(results, manifest, Path(source))
+        yield results
+
+
+def write_config(source: str, out: Path) -> int:
+    """Write the configuration of a run, with all defaults, to a YAML file, and return exit status 0.
+
+    Args:
+        source: as for `open_run`.
+        out: the file.
+    """
+    with open_run(source) as results:
+        configs = [read_json(results / study / "facts.json")["config"] for study in read_study_names(results)]
+    studies = {name: values for config in configs for name, values in config["studies"].items()}
+    text = yaml.safe_dump(configs[0] | {"studies": studies}, sort_keys=False, width=120, default_flow_style=None)
+    write_text(out, text)
+    print(f"{out}: sbench run {out} --name NAME measures it")
+    return 0
 
 
 def make_pages(source: Path, name: str = "") -> Path:

@@ -95,9 +95,8 @@ def _open_folders(source: str) -> Iterator[list[Path]]:
     from its records.
     """
     if source.endswith(archive.SUFFIX):
-        with archive.open_archive(Path(source)) as (results, manifest):
-            archive.make_tables_again(results, manifest, Path(source))
-            yield [results / study for study in manifest["studies"]]
+        with archive.open_run(source) as results:
+            yield [results / study for study in archive.read_study_names(results)]
     elif source.startswith(PUBLISHED):
         folder = Path("results", source, "tables")
         if not (folder / "facts.json").exists():

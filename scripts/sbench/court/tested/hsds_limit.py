@@ -26,6 +26,8 @@ def judge(runs: "Runs") -> "Judgement":
     above = runs.frame[runs.frame["times_limit"] > 1]
     refused = above["outcome"] != _ANSWERED
     streamed = above["phase"].isin(_BINARY) & (above["streaming"] == "on")
+    if not streamed.any():
+        return runs.leave_open("no streamed binary request above the limit was sent")
     count, others = int((refused & streamed).sum()), int((refused & ~streamed).sum())
     reason = (
         f"{int(streamed.sum()) - count} of {int(streamed.sum())} streamed binary requests above the limit are answered,"
