@@ -1,4 +1,4 @@
-"""azure-hpc-io: a single reader that broadcasts is not suited for clouds, compared with readers of their own."""
+"""azure-hpc-io: a single reader that broadcasts is not suited to clouds, compared with reading in each process."""
 
 from typing import TYPE_CHECKING
 
