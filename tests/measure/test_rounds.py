@@ -240,6 +240,40 @@ def test_a_call_with_more_repeats_leaves_the_earlier_looks_alone():
     assert max(simulation.measured) in (10, 12, 16)
 
 
+@pytest.mark.rule(5)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_blocks_of_a_call_with_fixed_repeats_after_a_round_are_a_round(seed: int):
+    config = configure(Path(), most_repeats=8)
+    simulation = Simulation(config, apart(1.5, 1.04), noise=0.05, seed=seed)
+    assert simulation.call()[-1]["ends"] == [6, 8]
+    for repeats, ends in ((10, [6, 8, 12]), (12, [6, 8, 12, 14])):
+        simulation.config = configure(Path(), repeats=repeats)
+        simulation.call()
+        matrix, kept = gather.read_study(simulation.folder, config["run"], STUDY)
+        looks = gather.build_tables(simulation.config, STUDY, matrix, kept, {})["looks"]
+        assert set(looks["at"]) <= set(ends)
+        assert ends[-1] in set(looks["at"])
+    # A call that goes on measuring until it can decide continues these looks, also if the looks of before are gone.
+    for path in (simulation.folder / "looks").glob("*.json"):
+        path.unlink()
+    simulation.config = configure(Path(), most_repeats=20)
+    *_, last = simulation.call()
+    assert last["ends"][:4] == [6, 8, 12, 14]
+    assert last["ends"] == sorted(last["ends"])
+    assert last["levels"] == sorted(last["levels"])
+    assert last["levels"][-1] <= 0.05
+
+
+@pytest.mark.rule(5)
+def test_a_run_can_be_reported_after_a_call_with_as_many_most_repeats_as_repeats():
+    config = configure(Path(), most_repeats=8)
+    simulation = Simulation(config, apart(1.5, 1.04), noise=0.05, seed=3)
+    simulation.call()
+    simulation.config = configure(Path(), repeats=10, most_repeats=10)
+    simulation.call()
+    assert max(judge(simulation.config, simulation.folder)["blocks"]) == 12
+
+
 def test_only_selected_cells_are_in_a_round():
     config = configure(Path(), most_repeats=20)
     names = [cell.name for cell in Simulation(config).cells]

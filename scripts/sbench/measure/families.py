@@ -83,14 +83,17 @@ class Blocks:
     def _read_schedule(self) -> Schedule | None:
         """Build the schedule of looks, one after each round; return None if no record contains its round.
 
-        Blocks without a round come from an earlier call with a fixed number of repeats. They belong to the first round.
+        Blocks without a round come from a call with a fixed number of repeats. Before the first round they belong to
+        it; after it, those of each session are a round of their own, whose maximum is their last block.
         """
         if "round" not in self._runs or self._runs["round"].isna().all():
             return None
-        by_block = self._runs[["round", "most_repeats"]].astype(float).groupby(self._block_of).max().cummax()
-        rounds = by_block["round"].fillna(1).to_numpy()
-        mosts = by_block["most_repeats"].bfill().to_numpy()
-        last = np.flatnonzero(np.append(np.diff(rounds) > 0, True))
+        of_block = self._runs.reindex(columns=["round", "most_repeats", "session"]).groupby(self._block_of)
+        rounds, mosts = (of_block[name].max().astype(float) for name in ("round", "most_repeats"))
+        fixed = rounds.isna() & rounds.ffill().notna()
+        mosts = mosts.where(~fixed, np.arange(len(mosts)) + 1.0).cummax().bfill().to_numpy()
+        names = rounds.bfill().astype(str).where(~fixed, of_block["session"].first().astype(str)).to_numpy()
+        last = np.flatnonzero(np.append(names[1:] != names[:-1], True))
         return plan_schedule([int(place) + 1 for place in last], [int(mosts[place]) for place in last])
 
     def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
