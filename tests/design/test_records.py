@@ -329,6 +329,40 @@ def test_records_overlap_by_fractions_of_a_second_and_older_ones_not_by_a_tie(st
     ]
     measured = [step | {"repeat": 1, "name": f"cell-{step['position']}", "host": {"node": "a"}} for step in steps]
     order = facts_program.count_orders([measured[1], measured[2], measured[0]])
-    assert order == {"repeats": 1, "complete": 1, "orders": 1, "overlapping": overlapping}
+    assert order == {"repeats": 1, "full": [1], "complete": 1, "orders": 1, "overlapping": overlapping}
     elsewhere = [*measured[:2], measured[2] | {"host": {"node": "b"}}]
     assert facts_program.count_orders(elsewhere)["overlapping"] == (overlapping if starts[1].endswith("500Z") else 0)
+
+
+@pytest.mark.rule(4, 7)
+def test_a_clock_that_was_set_back_makes_no_records_overlap():
+    """The clock is set back by 5 s before the second record; the last record is of a later session."""
+    measured = [
+        {"position": place, "repeat": 1, "name": f"cell-{place}", "host": {"node": "a"}, "session": session}
+        | {"started_utc": f"2026-11-26T08:00:{utc:06.3f}Z", "started_uptime_s": uptime, "step_seconds": 2.0}
+        for place, (session, utc, uptime) in enumerate([("1", 10.0, 90.0), ("1", 7.1, 92.1), ("2", 9.2, 94.2)])
+    ]
+    assert facts_program.count_orders(measured)["overlapping"] == 0
+    measured[1]["started_uptime_s"] = 91.0
+    assert facts_program.count_orders(measured)["overlapping"] == 1
+    # Older records only have UTC times, and the clock may be set between sessions.
+    older = [{key: value for key, value in one.items() if key != "started_uptime_s"} for one in measured]
+    assert facts_program.count_orders([older[0], older[2]])["overlapping"] == 0
+
+
+@pytest.mark.rule(4)
+def test_blocks_of_a_selection_are_no_repeats_of_every_cell():
+    host, step = {"node": "a"}, {"started_utc": None, "step_seconds": 1.0}
+    measured = [
+        {"position": 0, "repeat": block, "name": name, "host": host, "block_cells": len(names), **step}
+        for block, names in enumerate(["abc", "abc", "ab", "ac"], 1)
+        for name in names
+    ]
+    assert facts_program.count_orders(measured)["full"] == [1, 2]
+    # A cell that is measured later makes the blocks before it no repeats of every cell, and lost records do not.
+    later = [record for record in measured if record["name"] != "c" or record["repeat"] == 4]
+    assert facts_program.count_orders(later)["full"] == [1, 2]
+    for record in later[:4]:
+        record["block_cells"] = 2
+    order = facts_program.count_orders(later)
+    assert (order["repeats"], order["full"], order["complete"]) == (4, [], 0)

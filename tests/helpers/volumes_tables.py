@@ -21,7 +21,7 @@ GRID = (0, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
 
 @dataclass(frozen=True)
 class Battery:
-    """One series: p99 (ms) before and from the job `falls` on, and what else makes it what it is."""
+    """One series: p99 (ms) before and from the job `falls` on, of all jobs then, and what else makes it what it is."""
 
     store: str
     p99: float
@@ -30,6 +30,7 @@ class Battery:
     jobs: int = 50
     falls: int = 0
     later: float = 0.0
+    whole: float = 18.2
     volume: str = ""
     bins: bool = True
     state: str = "done"
@@ -229,7 +230,7 @@ OVER |= {"time_over_percent_low": 8.66, "time_over_percent_high": 9.51}
 def _verdicts(battery: Battery, samples: pd.DataFrame) -> list[dict]:
     """A row a limit and segment; p99 of a whole series lies between its segments'."""
     rows = []
-    parts = {"all": (1, battery.jobs, 18.2 if battery.falls else battery.p99)}
+    parts = {"all": (1, battery.jobs, battery.whole if battery.falls else battery.p99)}
     if battery.falls:
         parts |= {"1": (1, battery.falls - 1, battery.p99), "2": (battery.falls, battery.jobs, battery.later)}
     else:

@@ -25,7 +25,7 @@ PUBLISHED = (
     "tot-num-obj,total-runtime"
 )
 CELLS = (
-    "cell,{levels},n,failed,invalid,edited,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
+    "cell,{levels},n,failed,invalid,edited,n_used,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
     "first_s_high,rest_s,rest_s_low,rest_s_high,plan_s,null_s,cluster_start_s,verify_s,throughput_mib_s,logical_bytes,tasks,"
     "requests,requests_spread,gets,puts,lists,bytes_offered,bytes_delivered,opens,connections,in_flight,task_cpu_s,cpu_s,server_cpu_s,round_trip_s,rate_mib_s,modelled_s,amplification,page_buffer_bytes,hdf5,h5py,oversubscribed,"
     "idle_workers,resident_before,resident_after,outlying_repeats,disturbed_repeats,cache_state,reasons"

@@ -78,6 +78,16 @@ def test_blocks_that_took_far_longer_are_told_of_the_side_on_which_they_are(tabl
     assert ("3.00×" in sentence) == any(slow)
 
 
+def test_slow_blocks_are_counted_among_those_of_all_comparisons_of_a_sentence(tables: Path, tmp_path: Path):
+    def spoiled(rows: pd.DataFrame) -> pd.DataFrame:
+        pair = rows[(rows["factor"] == "page_buffer") & (rows["metric"] == "total")].head(2)
+        slow = {"slow_baseline": 0, "slow_contender": ["3", "0"], "slow_ratio": ["2.0", ""]}
+        return pair.assign(verdict="faster", ratio=0.5, ratio_low=0.4, ratio_high=0.6, blocks=6, note="", **slow)
+
+    [sentence] = told(findings.list_findings(changed(tmp_path, tables, "verdicts.csv", spoiled)))
+    assert "(2 comparisons, 6 blocks each; in 3 of 12 blocks " in sentence
+
+
 @pytest.mark.rule(2)
 @pytest.mark.parametrize(
     "note", ["the measuring code differs in block 1", "blocks 1, 2 measured in different sessions, not used"]

@@ -378,6 +378,10 @@ def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write")]
     assert (written["rate"] < written["acknowledged_rate"]).all()
+    records = run.records[run.records["cell"].isin(written["cell"]) & run.records["valid"]]
+    sums = records.groupby("cell")[["bytes", "acknowledged_s"]].sum()
+    rates = sums["bytes"] / 2**20 / sums["acknowledged_s"]
+    assert written.set_index("cell")["acknowledged_rate"].to_dict() == pytest.approx(rates.to_dict())
     reads = run.records[run.records["operation"] == "read"]
     assert reads["acknowledged_rate"].isna().all()
     lines = [line for line, _ in results.describe_acknowledged(run)]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -353,6 +354,17 @@ def test_comparisons_with_cells_that_were_never_tried_are_counted_and_not_told(t
     assert any(line.endswith("at least one of the two cells was never tried.") for line in judgement.list_limits(never))
     failed = replace(never, cells=never.cells.assign(failed=never.cells["n"] == 0))
     assert len(failed.get_comparisons()) == len(rows), "what failed is told"
+
+
+def test_the_cost_of_a_task_is_the_median_of_all_records_of_a_method(tmp_path):
+    run = particles_tables.load(particles_tables.build(tmp_path))
+    chosen = run.records["method"] == "futures"
+    cells = run.records.loc[chosen, "cell"].unique()[:2]
+    # Of a cell with 6 records and another with 3, more records are of the first.
+    rows = pd.concat([run.records[run.records["cell"] == cell].head(6 - 3 * place) for place, cell in enumerate(cells)])
+    rows = rows.assign(overhead_ms=np.where(rows["cell"] == cells[0], 2.0, 3.0))
+    (text, _), *_ = advice.list_reasons(replace(run, records=pd.concat([run.records[~chosen], rows])))
+    assert "2.00 ms with Dask futures" in text
 
 
 def test_where_dask_never_won_the_page_says_so(tmp_path):

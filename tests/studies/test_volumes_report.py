@@ -173,6 +173,11 @@ LOADED = [Battery("disk", 0.276, jobs=20), Battery("disk", 0.473, background="sa
     "series, headline",
     [
         (LOADED, "on the disk: 0.28 ms alone and 0.47 ms with a second job on the same volume."),
+        # p99 of all jobs of both series, not of the slower half of the first.
+        (
+            [Battery("disk", 0.3, jobs=20, falls=11, later=4.6, whole=1.9), LOADED[1]],
+            "on the disk: 1.9 ms alone and 0.47 ms with a second job on the same volume.",
+        ),
         ([GP2], "did not stay below etcd's 10 ms on gp2: 18 ms after 55 min."),
         ([GP2, Battery("gp3", 4.1)], "on gp3 (4.1 ms), but not on gp2 (18 ms after 55 min)."),
         (
@@ -185,7 +190,7 @@ LOADED = [Battery("disk", 0.276, jobs=20), Battery("disk", 0.473, background="sa
         ),
         (many(20, 12), "on 16 of 20 volumes (at most 3.9 ms); 4 missed it (slowest: volume00, 17 ms after 7 min)."),
     ],
-    ids=["loaded", "collapsed", "two volumes", "near", "three outcomes", "many"],
+    ids=["loaded", "two levels", "collapsed", "two volumes", "near", "three outcomes", "many"],
 )
 def test_the_headline_answers_with_sizes_and_places_in_two_clauses(tmp_path: Path, series, headline):
     run = batteries.load_results(build(tmp_path, series), tmp_path / "facts.json")

@@ -17,7 +17,7 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 def start_session() -> None:
     """Start a session: set the environment variables with its name and start, for this process and its children."""
-    os.environ |= {SESSION: format_session_name(), UPTIME: f"{_read_boot_id()} {_get_uptime_s()}"}
+    os.environ |= {SESSION: format_session_name(), UPTIME: f"{_read_boot_id()} {get_uptime_s()}"}
 
 
 def format_session_name() -> str:
@@ -34,7 +34,7 @@ def get_session_time() -> str:
     boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
     now_s = time.time()
     if began_s and boot == _read_boot_id():
-        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + _get_uptime_s() - float(began_s)
+        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + get_uptime_s() - float(began_s)
     return datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -42,5 +42,6 @@ def _read_boot_id() -> str:
     return host.read_kernel_file("/proc/sys/kernel/random/boot_id") or "unknown"
 
 
-def _get_uptime_s() -> float:
+def get_uptime_s() -> float:
+    """Return the seconds since the machine booted, which setting its clock does not change."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

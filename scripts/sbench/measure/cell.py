@@ -70,7 +70,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
         if "status" in read_json(arguments.out):
             print(f"{arguments.out} exists and is kept; sbench run --again measures its cell again", file=log)
             return
-    began, started = time.monotonic(), session.get_session_time()
+    began, started, uptime_s = time.monotonic(), session.get_session_time(), session.get_uptime_s()
     for needed in blocks.read_needs(arguments.blocks, arguments.repeat):
         require_artefact(needed)
     plan = read_json(arguments.plan)
@@ -155,6 +155,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
             **_compute_place(plan, arguments),
             "seed": settings["seed"],
             "started_utc": started,
+            "started_uptime_s": uptime_s,
             "step_seconds": time.monotonic() - began,
             **record,
             "host": facts,
@@ -199,8 +200,8 @@ def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterat
 def _compute_place(plan: dict, arguments: argparse.Namespace) -> dict:
     """Return the entries of a record that locate it in the sequence of measurements.
 
-    These are `position`, which counts from 0, block after block, and, in runs that measure until they can decide,
-    `round`, `block_cells` (the number of cells in the block) and `most_repeats`.
+    These are `position`, which counts from 0, block after block, `block_cells`, the number of cells in the block, and,
+    in runs that measure until they can decide, `round` and `most_repeats`.
     """
     names, repeat = list(plan["cells"]), int(arguments.repeat)
     order = blocks.Order([])
@@ -209,9 +210,9 @@ def _compute_place(plan: dict, arguments: argparse.Namespace) -> dict:
         order = blocks.get_order(opened, arguments.blocks.with_name("looks"), repeat)
     measured = order.select_cells(names)
     in_block = blocks.build_order(measured, plan["order"]["seed"], repeat, order.draw)
-    place = {"position": (repeat - 1) * len(names) + in_block.index(arguments.cell)}
+    place = {"position": (repeat - 1) * len(names) + in_block.index(arguments.cell), "block_cells": len(measured)}
     if most := plan["order"].get("most_repeats"):
-        place |= {"round": order.round, "block_cells": len(measured), "most_repeats": most}
+        place |= {"round": order.round, "most_repeats": most}
     return place
 
 

@@ -90,11 +90,11 @@ class Blocks:
             return None
         of_block = self._runs.reindex(columns=["round", "most_repeats", "session"]).groupby(self._block_of)
         rounds, mosts = (of_block[name].max().astype(float) for name in ("round", "most_repeats"))
-        fixed = rounds.isna() & rounds.ffill().notna()
-        mosts = mosts.where(~fixed, np.arange(len(mosts)) + 1.0).cummax().bfill().to_numpy()
-        names = rounds.bfill().astype(str).where(~fixed, of_block["session"].first().astype(str)).to_numpy()
+        fixed = (rounds.isna() & rounds.ffill().notna()).to_numpy()
+        largest = pd.Series(np.where(fixed, np.arange(len(mosts)) + 1.0, mosts)).cummax().bfill()
+        names = np.where(fixed, of_block["session"].first().astype(str), rounds.bfill().astype(str))
         last = np.flatnonzero(np.append(names[1:] != names[:-1], True))
-        return plan_schedule([int(place) + 1 for place in last], [int(mosts[place]) for place in last])
+        return plan_schedule([int(place) + 1 for place in last], [int(largest[place]) for place in last])
 
     def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
         """Return a column as an array (block, cell), with missing values where no usable record exists.

@@ -76,7 +76,8 @@ def build_tables(
     runs, samples = tables.build_runs_and_samples(matrix, kept)
     timed = judging.select_timed(program, matrix)
     judgement = judging.judge_study(config, program, matrix, runs)
-    made = {"samples": samples, "cells": tables.build_cells_table(matrix, runs)}
+    full = tables.list_full_blocks(one.record for one in kept if one.record and one.record["status"] == "done")
+    made = {"samples": samples, "cells": tables.build_cells_table(matrix, runs, full)}
     made |= {"verdicts": judging.format_verdicts(timed, judgement)}
     made |= {"looks": judging.build_looks_table(timed, judgement)} if judgement.schedule else {}
     return made | {
@@ -184,8 +185,9 @@ def count_orders(measured: Sequence[dict]) -> dict:
         An empty dictionary if a record lacks its position, otherwise:
 
         - repeats: the number of repeats;
-        - complete: the number of repeats with records of all the cells that they should contain;
-        - orders: the number of different orders in the complete repeats;
+        - full: the repeats that were to measure every cell (see `tables.list_full_blocks`);
+        - complete: the number of these with records of all cells;
+        - orders: the number of different orders in all repeats that measured all cells due;
         - overlapping: the number of records that began before another one on the same machine ended; None if unknown.
     """
     if not measured or any("position" not in record for record in measured):
@@ -195,27 +197,34 @@ def count_orders(measured: Sequence[dict]) -> dict:
     due = {record["repeat"]: record.get("block_cells", positions.shape[1]) for record in measured}
     complete = positions[positions.notna().sum(axis="columns") >= positions.index.map(due)]
     orders = complete.rank(axis="columns").drop_duplicates()
-    counts = {"repeats": len(positions), "complete": len(complete), "orders": len(orders)}
+    full = tables.list_full_blocks(measured)
+    counts = {"repeats": len(positions), "full": full, "complete": len(complete.index.intersection(full))}
+    counts |= {"orders": len(orders)}
     return counts | {"overlapping": _count_overlapping(measured)}
 
 
 def _count_overlapping(measured: Sequence[dict]) -> int | None:
     """Count the records whose measurement began before an earlier one on the same machine ended; None if unknown.
 
-    Older records have start times in whole seconds. If two of these are equal, the lower position is first.
+    Only records of the same session are compared, by the machine's uptime, which setting its clock does not change.
+    Older records have UTC times; if two of these in whole seconds are equal, the lower position is first.
     """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
     steps = pd.DataFrame([_compute_step_times(record) for record in measured]).sort_values(["start", "position"])
-    last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
+    last_end = steps.groupby(["node", "session"])["end"].transform(lambda ends: ends.cummax().shift())
     return int((steps["latest"] < last_end).sum())
 
 
 def _compute_step_times(record: dict) -> dict:
-    """Return the earliest start, latest start and end of a record's measuring job (Unix times), node and position."""
-    start = datetime.fromisoformat(record["started_utc"]).timestamp()
+    """Return the earliest start, latest start and end of a record's measuring job in s, with node and session."""
+    start = record.get("started_uptime_s") or datetime.fromisoformat(record["started_utc"]).timestamp()
     latest = start + (_MS if "." in record["started_utc"] else 1)
-    place = {"node": record["host"].get("node", ""), "position": record["position"]}
+    place = {
+        "node": record["host"].get("node", ""),
+        "session": record.get("session", ""),
+        "position": record["position"],
+    }
     return {**place, "start": start, "latest": latest, "end": start + record["step_seconds"]}
 
 

@@ -123,6 +123,32 @@ def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -
     )
 
 
+def list_full_blocks(measured: Iterable[dict]) -> list[int]:
+    """Return the blocks that were to measure every cell that `measured` (records) contains.
+
+    Later rounds, and calls with `--only`, measure fewer cells. Blocks of older records without `block_cells` count as
+    full. If no block is full, the list is empty.
+    """
+    due: dict[int, set] = {}
+    cells = set()
+    for record in measured:
+        due.setdefault(record["repeat"], set()).add(record.get("block_cells", math.inf))
+        cells.add(record["name"])
+    return sorted(block for block, counts in due.items() if max(counts) >= len(cells))
+
+
+def select_blocks(rows: pd.DataFrame, blocks: Collection[int], usable: pd.Series) -> pd.DataFrame:
+    """Select the rows of these blocks, so that values of different cells are of the same blocks.
+
+    Args:
+        rows: a table with the columns cell and repeat.
+        blocks: the numbers of the blocks; if there are none, all rows are selected.
+        usable: flags of the rows. Cells without a usable row in these blocks keep all of their rows.
+    """
+    inside = rows["repeat"].isin(blocks)
+    return rows[inside | ~rows["cell"].isin(rows.loc[inside & usable, "cell"])].copy()
+
+
 def list_metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics that were measured: total, open, first and rest, then others in alphabetical order."""
     measured = {column.removeprefix("seconds ") for column in map(str, runs) if column.startswith("seconds ")}
@@ -130,9 +156,10 @@ def list_metrics(runs: pd.DataFrame) -> list[str]:
     return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
 
-def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Build cells.csv, with one row per cell that summarizes its valid repeats.
+def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame, blocks: Collection[int] = ()) -> pd.DataFrame:
+    """Build cells.csv, with one row per cell that summarizes its valid repeats in `blocks` (see `select_blocks`).
 
+    - `n` counts all valid repeats, and `n_used` the ones in `blocks`, which the other columns summarize.
     - Failed and invalid repeats are counted. Edited records count as invalid.
     - Times are medians in seconds; for metrics, with the interval from `stats.estimate_median`.
     - Throughput (MiB/s) and amplification are ratios of sums over the repeats.
@@ -150,7 +177,9 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         good, wrong = part[ok], part[~ok]
         failed = int((wrong["status"] != "done").sum())
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
-        rows.append({**cell, **_compute_summary(good, timed, overhead), "reasons": _join_reasons(wrong)})
+        used = select_blocks(good, blocks, good["ok"].astype(bool))
+        summary = {"n_used": len(used), **_compute_summary(used, timed, overhead)}
+        rows.append({**cell, **summary, "reasons": _join_reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
     # Exclude cells that wait deliberately or before retries, whose times would distort the model.
     modelled = model.compute_modelled_s(cells[~_find_waiting(cells)])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from sbench.measure.judging import DEPENDENT
 from sbench.pages import prose, row_labels, words
 from sbench.pages.headline import list_asked_factors
 from sbench.pages.names import format_multiple, format_ratio_with_interval
@@ -143,11 +144,13 @@ def build_verdict_table(results: Results) -> Table:
 
 def _format_states(rows: pd.DataFrame) -> list[str]:
     """Write, for each comparison, after how many blocks it was decided, given up or left undecided, and the maximum."""
-    states = rows[["decision", "blocks", "most_repeats"]].fillna("").itertuples(index=False, name=None)
+    states = rows[["decision", "blocks", "most_repeats", "note"]].fillna("").itertuples(index=False, name=None)
     how = {"same": "decided", "open": "undecided"}
     return [
-        f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" if state else ""
-        for state, blocks, most in states
+        f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks{f'; {DEPENDENT}' * (DEPENDENT in note)}"
+        if state
+        else ""
+        for state, blocks, most, note in states
     ]
 
 

@@ -82,7 +82,7 @@ class Value:
         return self.axis or " / ".join(filter(None, [self.title, self.unit]))
 
 
-def build_rate_summary(amount: str, unit: float) -> Callable[[pd.DataFrame], Estimate]:
+def build_rate_summary(amount: str, unit: float, time: str = "total_s") -> Callable[[pd.DataFrame], Estimate]:
     """Return a function that estimates a rate as total amount divided by total time (METHOD 16).
 
     With fewer than `MIN_BLOCKS` records, the rate has no confidence interval.
@@ -90,10 +90,11 @@ def build_rate_summary(amount: str, unit: float) -> Callable[[pd.DataFrame], Est
     Args:
         amount: column of the records.
         unit: number by which amounts are divided.
+        time: column of the records, in seconds.
     """
 
     def compute_rate(records: pd.DataFrame) -> Estimate:
-        total = estimate_total_ratio(records[amount] / unit, records["total_s"])
+        total = estimate_total_ratio(records[amount] / unit, records[time])
         return total if total.n >= MIN_BLOCKS else total._replace(low=float("nan"), high=float("nan"))
 
     return compute_rate

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.design.study import ANEW, COPIED, REBUILT
+from sbench.measure.judging import DEPENDENT
 from sbench.pages import cell_tables, prose, references, words
 from sbench.pages.markup import bold, code
 from sbench.pages.results import Results
@@ -268,14 +269,17 @@ def _describe_order(order: dict) -> list[str]:
     if not order:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
-    many = prose.format_count(repeats, "repeat")
-    fields = {"repeats": many, "complete": complete}
-    every = words.fill("each cell in each" if complete == repeats else "each cell in some", **fields)
+    full = len(order["full"])
+    fields = {"repeats": prose.format_count(full, "repeat"), "complete": complete, "more": repeats - full}
+    every = words.fill("each cell in each" if complete == full else "each cell in some", **fields)
+    some = words.fill("some cells in others", **fields) if full < repeats else ""
+    if not full:
+        every, some = words.fill("no full block"), ""
     how = words.fill("in few orders", orders=prose.format_count(orders, "order")) if repeats > 1 else ""
     how = words.fill("in own orders") if orders > 1 and orders >= repeats - 1 else how
     beside = words.fill("time unknown") if overlapping is None else words.fill("none overlap")
     beside = words.fill("overlap", records=prose.format_count(overlapping, "record")) if overlapping else beside
-    return [f"{prose.capitalize_first(every)}{how}; {beside}."]
+    return [f"{prose.capitalize_first(every)}{how}; {beside}.{some}"]
 
 
 def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
@@ -283,7 +287,9 @@ def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
         return []
-    return [words.fill("serial", p=f"{p:.2g}")]
+    later = int(verdicts["note"].fillna("").str.contains(DEPENDENT).sum())
+    some = words.fill("serial looks", many=prose.format_count(later, "verdict"), s="s" * (later == 1)) if later else ""
+    return [words.fill("serial", p=f"{p:.2g}", some=some)]
 
 
 def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
@@ -293,6 +299,8 @@ def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     if (cells["cache"] == "cold").any():
         lines.append(words.fill("cold"))
     lines += _describe_dependence(run.verdicts)
+    if sessions := len(run.facts.get("sessions") or []) if run.report.unit == "block" else 0:
+        lines.append(words.fill("of sessions", sessions=prose.format_count(sessions, "session")))
     share, decides = cell_tables.compute_harness_share(cells), run.report.metrics[0].title
     counts = {
         "odd cache": cell_tables.has_odd_cache_state(cells),

@@ -14,6 +14,7 @@ import pandas as pd
 
 from sbench.measure.families import NOT_USED, OTHER_CODE
 from sbench.measure.judging import CONTEST
+from sbench.measure.tables import select_blocks
 from sbench.pages.declaration import Report
 from sbench.pages.names import Names
 from sbench.pages.run_files import build_absence_problem
@@ -72,7 +73,9 @@ def build_results(
     """
     if tables["samples"].empty and tables["cells"].empty:
         raise build_absence_problem(folder)
-    samples = tables["samples"]
+    samples, full = tables["samples"], (facts.get("order") or {}).get("full") or ()
+    if full and len(samples):
+        samples = select_blocks(samples, full, samples["valid"].astype(bool))
     records = pd.DataFrame(columns=[*RECORD, "valid", "control", *report.names, "total_s"]).astype({"valid": bool})
     if len(samples):
         records = of_samples(samples).replace([np.inf, -np.inf], np.nan).reset_index()
@@ -85,7 +88,9 @@ def build_results(
         matrix = matrix.assign(
             omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
         )
-    return Results(**(tables | {"cells": cells, "matrix": matrix}), facts=facts, report=report, records=records)
+    return Results(
+        **(tables | {"samples": samples, "cells": cells, "matrix": matrix}), facts=facts, report=report, records=records
+    )
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
@@ -122,7 +127,7 @@ class Results:
     """The tables of a study, with levels as strings. A missing table is empty and has a sentence in `absent`.
 
     Attributes:
-        samples: samples.csv.
+        samples: samples.csv, in the blocks that cells.csv summarizes (`tables.select_blocks`).
         cells: cells.csv, completed by `complete_cells`.
         verdicts: verdicts.csv.
         matrix: matrix.csv.
@@ -180,6 +185,7 @@ class Results:
         """Return the cells that figures show: cells with a valid repeat and a value to draw, except controls."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
+        cells = cells.assign(n=cells["n_used"].fillna(cells["n"]).astype(int)) if "n_used" in cells else cells
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
 
     @cached_property

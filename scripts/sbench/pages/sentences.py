@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.measure import families
+from sbench.measure.judging import DEPENDENT
 from sbench.pages import judgement, names, prose, words
 from sbench.pages.markup import bold
 from sbench.pages.results import Results
@@ -27,6 +28,7 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
         rows, *name_sides(rows.iloc[0], results)
     )
     evidence += _describe_reason(rows, results)
+    evidence += f"; {DEPENDENT}" if rows["note"].fillna("").str.contains(DEPENDENT).any() else ""
     under = f", {conditions}" if conditions else ""
     new, old = name_sides(rows.iloc[0], results)
     metric = report.get_metric(rows["metric"].iloc[0])
@@ -121,7 +123,7 @@ def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     if slow.empty:
         return ""
     times = prose.format_span(slow["slow_ratio"], lambda ratio: f"{prose.format_ratio(ratio)}×")
-    blocks = f"{slow['blocks'].sum():.0f}"
+    blocks = f"{rows['blocks'].sum():.0f}"
     if all(count.sum() for count in counts.values()):
         # The ratio covers both sides together.
         either = sum(count.sum() for count in counts.values())

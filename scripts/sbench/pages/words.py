@@ -128,6 +128,9 @@ TEMPLATES = {
     # Method.
     "each cell in each": "each of {repeats} measured every cell once",
     "each cell in some": "{complete} of {repeats} measured every cell once; the others lack some",
+    "some cells in others": " {more} more measured some of the cells: times and rates of cells leave these out, "
+    "comparisons do not.",
+    "no full block": "no repeat measured every cell, so times and rates of different cells are of different repeats",
     "in few orders": ", in {orders} only",
     "in own orders": ", in a new order each time",
     "time unknown": "start and end times are not known",
@@ -166,7 +169,9 @@ TEMPLATES = {
     "lacking": "{many} lack{s} blocks, because their two sides were not measured in the same session on the same "
     "machine; {table} lists them.",
     "serial": "Successive blocks are correlated (p = {p} over all comparisons), so false verdicts are more frequent "
-    "than stated; measure again at another time.",
+    "than stated{some}; measure again at another time.",
+    "serial looks": ", above all the {many} that rest{s} on blocks added after the first look (see All verdicts)",
+    "of sessions": "Intervals are of the repeats of {sessions}; intervals of another session may lie apart from them.",
     "stalls": "Verdicts “same” do not rule out stalls in fewer than {percent} % of reads.",
     "kept": "Verdicts hold for {parts}.",
     "kept data": "a single placement of the data",

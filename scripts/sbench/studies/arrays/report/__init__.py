@@ -51,7 +51,7 @@ ACKNOWLEDGED = Value(
     "MiB/s",
     means="Rate until acknowledged: the same bytes divided by the time until the last write is acknowledged; it is "
     "stored later.",
-    summary=build_rate_summary("acknowledged_bytes", MIB),
+    summary=build_rate_summary("bytes", MIB, "acknowledged_s"),
 )
 
 

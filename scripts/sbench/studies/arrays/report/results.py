@@ -56,10 +56,8 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     records = groups[["valid", "control", *FACTORS, "total_s"]].first()
     records["bytes"] = groups["bytes"].sum()
     records["rate"] = records["bytes"] / MIB / records["total_s"]
-    acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else float("nan")
-    # The bytes that would be acknowledged in the total time, so that both rates are summarised in the same way.
-    records["acknowledged_bytes"] = records["bytes"] * records["total_s"] / acknowledged
-    records["acknowledged_rate"] = records["bytes"] / MIB / acknowledged
+    records["acknowledged_s"] = groups["acknowledged_s"].first() if "acknowledged_s" in samples else float("nan")
+    records["acknowledged_rate"] = records["bytes"] / MIB / records["acknowledged_s"]
     return records
 
 

@@ -37,7 +37,8 @@ def list_reasons(run: Results) -> list[Sentence]:
     if dask.all() or not dask.any():
         return []
     chunk = prose.format_span(1000 * cells.loc[~dask, "chunk_s"], prose.format_number)
-    costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
+    records = run.records[run.records["valid"] & run.records["cell"].isin(cells.loc[dask, "cell"])]
+    costs = records.groupby("method")["overhead_ms"].median().reindex(cells.loc[dask, "method"].unique())
     tasks = [
         words.fill("cost of task", cost=prose.format_number(cost), method=run.names.format_subject("method", method))
         for method, cost in costs.items()

@@ -28,9 +28,9 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, ("obj-id",), NEEDED)
-    samples = _add_factors(frames["samples"], run_facts)
-    run = results.build_results(frames | {"samples": samples}, _compute_records, run_facts, REPORT, folder)
-    cells, records = run.cells, run.records
+    frames["samples"] = _add_factors(frames["samples"], run_facts)
+    run = results.build_results(frames, _compute_records, run_facts, REPORT, folder)
+    samples, cells, records = run.samples, run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
         # A level such as "2x" is a multiple of the cores: replace it by the number of workers.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
