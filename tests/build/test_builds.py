@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,22 @@ def tools_only(folder: Path, *names: str) -> str:
     for name in names:
         (folder / name).symlink_to(shutil.which(name))
     return str(folder)
+
+
+def test_a_build_that_reaches_nothing_says_so_and_names_the_call_that_only_builds(tmp_path, web):
+    folders = {"UV_CACHE_DIR": str(tmp_path / "uv"), "XDG_CACHE_HOME": str(tmp_path), "UV_HTTP_RETRIES": "0"}
+    line = refusal(tmp_path / "a.json", WHEEL, UV_DEFAULT_INDEX="http://127.0.0.1:9/simple", **folders)
+    assert "step “install the locked packages” failed; it needs a network, and found none (" in line
+    assert f"build into {tmp_path}/storage-benchmarks first: sbench run CONFIG --yes -- --until environment" in line
+    # The call builds what a configuration needs, and nothing else.
+    words = shlex.split(line.partition("first: sbench ")[2].replace("CONFIG", "config/quick.yaml"))
+    done = sbench(*words, "--dry-run", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    assert jobs == {"environment": "1", "servers": "1", "total": "2"}
+    # A server that lacks the packages is no missing network.
+    line = refusal(tmp_path / "a.json", WHEEL, UV_DEFAULT_INDEX=web[1], **folders)
+    assert "step “install the locked packages” failed; see its output in " in line
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from conftest import ROOT, artefact, make_ready, sbench
 from small_runs import TWO_CELLS as CONFIG
+from small_runs import snakemake
 
 from sbench.design import config as configuration
 from sbench.design import matrix
@@ -324,6 +325,26 @@ def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
     assert done.returncode == 2
     assert "has a brace or a control character in its name; rename it" in done.stderr
     assert "Snakemake" not in done.stderr
+
+
+def test_a_folder_for_temporary_files_that_this_machine_lacks_is_one_line(clone):
+    """A job on a node gets the one of the login node; Python takes another folder without a word."""
+    env = os.environ | {"TMPDIR": "/nowhere/tmp"}
+    told = f"TMPDIR is /nowhere/tmp, which is not a writable folder on {os.uname().nodename}; unset it, or name"
+    written(clone / "config/mine.yaml")
+    done = sbench("check", "config/mine.yaml", cwd=clone, env=env)
+    assert (done.returncode, f"FAILED temporary files: {told}" in done.stdout) == (1, True)
+    done = sbench("run", "config/mine.yaml", "--yes", cwd=clone, env=env)
+    assert (done.returncode, done.stderr.splitlines()[-1].startswith(f"problem: {told}")) == (2, True), done.stderr
+    done = snakemake(clone, "--configfile", "config/mine.yaml", env=env)
+    assert (done.returncode, f"problem: {told}" in done.stderr) == (1, True), done.stderr
+    assert not (clone / "results/small").exists()
+
+
+def test_the_script_of_slurm_has_the_lines_that_sites_ask_for():
+    lines = (ROOT / "profiles/slurm/run.sbatch").read_text(encoding="utf-8").splitlines()
+    asked = {line.split("=")[0] for line in lines if line.startswith("##SBATCH --")}
+    assert asked == {f"##SBATCH --{name}" for name in ("account", "partition", "qos", "constraint", "gres", "mem")}
 
 
 def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):

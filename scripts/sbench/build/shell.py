@@ -27,6 +27,14 @@ PIN = re.compile(
 )
 
 
+# How uv, pip, cargo, go, npm and git report that they reach nothing. A refusal by a server is something else.
+_NO_NETWORK = re.compile(
+    r"[^:()\n]*(name resolution|resolv\w+ (dns|host|proxy)|no such host|network is unreachable|no route to host"
+    r"|(connection|operation) (refused|timed out)|i/o timeout|\b(E(CONN|NET|HOST|NOTF|TIMED)|EAI_)\w+)[^:()\n]*",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True)
 class Workshop:
     """The temporary directory, log file and lock of a build.
@@ -57,7 +65,13 @@ class Workshop:
         """
         if output := self.try_step(step, *command, cwd=cwd, **variables):
             print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
-            raise Problem(f"{self.name}: step “{step}” failed; see its output in {self.log}")
+            end = f"see its output in {self.log}"
+            if cause := _NO_NETWORK.search(output):
+                end = (
+                    f"it needs a network, and found none ({cause[0].strip()}); where there is one, build into"
+                    f" {self.log.parent} first: sbench run CONFIG --yes -- --until environment servers"
+                )
+            raise Problem(f"{self.name}: step “{step}” failed; {end}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
         """Run a build step like `run_step`, but do not raise Problem if the command fails.

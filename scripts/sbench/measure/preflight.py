@@ -22,7 +22,7 @@ from sbench.design import study as studies
 from sbench.design.study import Cell
 from sbench.probe import host, page_cache, sizes, slurm
 from sbench.probe.processes import expect_shared_memory, find_free_port
-from sbench.probe.program import Problem, find_tool, print_json, read_json
+from sbench.probe.program import Problem, expect_temporary_folder, find_tool, print_json, read_json
 from sbench.stores import store as stores
 
 Finding = tuple[str, bool, str]
@@ -64,6 +64,7 @@ def list_findings(config: dict) -> Iterator[Finding]:
     yield "system", linux, machine
     yield _run_check("loopback", lambda: f"servers can listen on 127.0.0.1 (tried port {find_free_port()})")
     yield _run_check("shared memory", expect_shared_memory)
+    yield _run_check("temporary files", expect_temporary_folder)
     yield from _check_tools(config)
     yield from check_inputs(config, _install_wheels)
     cells = {study: matrix.expand_matrix(config, study)[0] for study in config["studies"]}

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -241,8 +242,20 @@ def expect_room(path: Path | str) -> None:
         part.unlink()
 
 
+def expect_temporary_folder() -> str:
+    """Return the folder for temporary files; raise a Problem if TMPDIR is unusable, for which Python takes another."""
+    folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise Problem(
+            f"TMPDIR is {folder}, which is not a writable folder on {os.uname().nodename}; unset it, or name a folder"
+            " that every node has"
+        )
+    return folder
+
+
 def expect_folders(run: str) -> None:
-    """Raise a Problem if the directories for a run's results and reports cannot be created or are not writable."""
+    """Raise a Problem if TMPDIR, or the directories for a run's results and reports, are not writable."""
+    expect_temporary_folder()
     for folder in (Path(top) / run for top in ("results", "reports")):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
@@ -341,19 +354,19 @@ def compute_file_digest(path: Path | str) -> str:
         raise Problem(f"{path} cannot be read: {describe_cause(error)}") from error
 
 
-def read_json(path: Path | str) -> dict:
-    """Return the JSON object in a file.
+def read_json(path: Path | str, remedy: str = "remove it and run again") -> dict:
+    """Return the JSON object in a file; `remedy` ends the message on a damaged file.
 
     Raises:
         Problem: the file cannot be read, or does not contain a JSON object (see `parse_json_object`).
     """
     expect_file(path)
     try:
-        return parse_json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
+        return parse_json_object(Path(path).read_text(encoding="utf-8"), str(path), f"; {remedy}")
     except OSError as error:
         raise Problem(f"{path} cannot be read: {describe_cause(error)}") from error
     except UnicodeDecodeError as error:
-        raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
+        raise Problem(f"{path} is not JSON ({error}); {remedy}") from error
 
 
 def expect_file(path: Path | str) -> None:
