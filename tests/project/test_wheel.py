@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shlex
 import shutil
 import stat
 import struct
@@ -157,17 +158,24 @@ def test_servers_are_built_from_an_installation_by_the_same_recipe(installed, tm
     [
         (
             ("compare", EXAMPLE, EXAMPLE),
-            "sbench compare: pandas is not installed: pip install 'storage-benchmarks[report]'",
+            "sbench compare: pandas is not installed: pip install 'storage-benchmarks[report] @ {wheel}'",
         ),
         # The first module that lacks is also in a smaller extra, which would not do.
-        (("advise", "a.h5"), "sbench advise: jsonschema is not installed: pip install 'storage-benchmarks[workflow]'"),
-        (("run",), "sbench run: psutil is not installed: pip install 'storage-benchmarks[workflow]'"),
+        (
+            ("advise", "a.h5"),
+            "sbench advise: jsonschema is not installed: pip install 'storage-benchmarks[workflow] @ {wheel}'",
+        ),
+        (("run",), "sbench run: psutil is not installed: pip install 'storage-benchmarks[workflow] @ {wheel}'"),
     ],
 )
-def test_what_lacks_is_one_line_that_names_the_extra(installed, call, words, line):
+def test_what_lacks_is_one_line_that_installs_the_extra(installed, call, wheel, words, line):
     done = call(installed(""), *words)
-    place = f"sbench keeps results and reports in {call.home}"
+    place, line = f"sbench keeps results and reports in {call.home}", line.format(wheel=wheel.as_uri())
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{place}\nproblem: {line}\n")
+    # No index has the package: its address is what pip understands.
+    asked = shlex.split(line.partition("pip install ")[2])
+    words = [UV, "pip", "install", "--dry-run", "--quiet", "--python", installed("") / "python", *asked]
+    subprocess.run(words, check=True)
 
 
 def test_two_archives_are_compared_and_pages_lie_in_the_home(installed, call, tiny_archive):

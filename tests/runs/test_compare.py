@@ -388,8 +388,9 @@ def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkey
     "source, words",
     [
         ("nothing", "'nothing' is not a run in results/, an archive"),
-        ("bad.json", "bad.json is not a baseline; write it with sbench compare RUN"),
-        ("damaged.json", "damaged.json is damaged"),
+        ("bad.json", "bad.json is not a baseline; write one to a new file: sbench compare RUN… --keep NEW.json"),
+        ("damaged.json", "damaged.json is damaged (facts); restore it, or write a new file"),
+        ("cut.json", "cut.json is not JSON (Expecting ',' delimiter: line 1 column 15 (char 14)); restore it"),
         ("published/nothing", "results/published/nothing/tables contains no tables; write them with sbench published"),
         ("older", "results/older/shots/records.csv is missing: the tables are from an earlier version"),
     ],
@@ -397,6 +398,7 @@ def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkey
 def test_a_side_that_cannot_be_compared_is_one_line(results, tmp_path, source, words):
     write_json(tmp_path / "bad.json", {"cells": []})
     write_json(tmp_path / "damaged.json", {"baseline": 1, "studies": {"shots": {"facts": []}}})
+    (tmp_path / "cut.json").write_text('{"baseline": 1', encoding="utf-8")
     shutil.copytree(results / "old-1", results / "older")
     (results / "older/shots/records.csv").unlink()
     with pytest.raises(Problem) as problem:

@@ -15,6 +15,7 @@ from sbench.runs import tool_files
 from sbench.runs.rules import FAILED
 
 DATA = ROOT / "tests/runs/data"
+EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"), None)
 TOOLS = ("hyperfine", "pytest_benchmark", "asv", "pyperf", "google_benchmark", "fio")
 
 
@@ -389,13 +390,45 @@ def test_there_are_a_hundred_spoilt_files():
 @pytest.mark.parametrize("name, content, tool", SPOILT)
 def test_a_spoilt_file_is_a_line(name: str, content: bytes, tool: str, folder: Path, capsys):
     (folder / "spoilt.json").write_bytes(content)
-    assert "spoilt.json" in run_spoilt(folder / "spoilt.json", DATA / f"{tool}_b.json", capsys=capsys)
+    line = run_spoilt(folder / "spoilt.json", DATA / f"{tool}_b.json", capsys=capsys)
+    assert "spoilt.json" in line
+    # It may be the only copy of what was measured.
+    assert not any(words in line for words in ("--keep", "write it again", "write it with", "remove it"))
 
 
 @pytest.mark.parametrize("name", SPOILT_CSV)
 def test_a_spoilt_csv_is_a_line(name: str, folder: Path, capsys):
     (folder / "spoilt.csv").write_text(SPOILT_CSV[name], encoding="utf-8")
     run_spoilt(folder / "spoilt.csv", capsys=capsys)
+
+
+# JSON that compare does not read.
+UNKNOWN = {
+    "criterion": ({"sampling_mode": "Linear", "iters": [5.0], "times": [3e6]}, "sampling_mode, iters, times)"),
+    "k6": (
+        dict.fromkeys(("root_group", "options", "state", "metrics", "setup")),
+        "root_group, options, state, metrics, …)",
+    ),
+    "rows": ([{"name": "read", "value": 1.0}], "(no object)"),
+    "empty": ({}, "(no object)"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_no_remedy_for_json_of_an_unknown_tool_overwrites_it(name: str, folder: Path, capsys):
+    content, shown = UNKNOWN[name]
+    (folder / "mine.json").write_text(json.dumps(content), encoding="utf-8")
+    line = run_spoilt(folder / "mine.json", folder / "mine.json", capsys=capsys)
+    assert shown in line
+    assert "write its values to a CSV with the columns arm, block and value" in line
+    assert "--keep" not in line
+
+
+def test_a_baseline_is_not_written_over_results_of_another_tool(folder: Path, capsys):
+    mine = write_hyperfine(folder / "mine.json", a=np.ones(6))
+    before = mine.read_bytes()
+    assert "name a new file" in run_spoilt(EXAMPLE, "--keep", mine, capsys=capsys)
+    assert mine.read_bytes() == before
 
 
 @pytest.mark.parametrize(

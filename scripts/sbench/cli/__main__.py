@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         module = error.name.partition(".")[0]
         extra = "workflow" if name in _OF_WORKFLOW else home.find_extra(module)
-        raise Problem(f"sbench {name}: {module} is not installed: pip install 'storage-benchmarks[{extra}]'") from error
+        words = home.describe_package(extra)
+        raise Problem(f"sbench {name}: {module} is not installed: pip install '{words}'") from error
 
 
 def _list_commands() -> list[str]:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -89,6 +90,14 @@ def find_extra(module: str) -> str:
         if requirement.split("=")[0].strip().replace("-", "_") == module and "report" in marker:
             return "report"
     return "workflow"
+
+
+def describe_package(extra: str) -> str:
+    """Return what pip installs this package with an extra from: where it came from, as no index has it (PEP 610)."""
+    origin = json.loads(metadata.distribution("storage-benchmarks").read_text("direct_url.json") or "{}")
+    vcs = origin.get("vcs_info")
+    url = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else origin.get("url")
+    return f"storage-benchmarks[{extra}]{f' @ {url}' if url else ''}"
 
 
 def _describe_version() -> str:

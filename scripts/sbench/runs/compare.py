@@ -27,6 +27,7 @@ from sbench.runs.rebuild import make_index, make_page
 from sbench.runs.rules import FAILED, Rule, judge_rules, parse_rules
 from sbench.runs.side_by_side import describe_elsewhere
 from sbench.runs.sides import Side
+from sbench.runs.tool_files import is_tool_file
 from sbench.verdicts import sessions, stats
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
@@ -60,6 +61,8 @@ def compare_runs(
     rules = parse_rules(fail_on)
     if keep and Path(keep).suffix != sides.BASELINE:
         raise Problem(f"the name of a baseline must end with {sides.BASELINE} (got --keep {keep})")
+    if keep and is_tool_file(keep):
+        raise Problem(f"--keep {keep} would overwrite a file that is not a baseline; name a new file")
     first = sides.load_side(base)
     if keep:
         sides.write_baseline(first, Path(keep))

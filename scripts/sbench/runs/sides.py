@@ -163,16 +163,16 @@ def _get_machine(facts: dict) -> str:
 
 
 def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
-    content = read_json(path)
+    content = read_json(path, "restore it")
     if content.get("baseline") != 1:
-        raise Problem(f"{path} is not a baseline; write it with sbench compare RUN… --keep {path}")
+        raise Problem(f"{path} is not a baseline; write one to a new file: sbench compare RUN… --keep NEW.json")
     try:
         parts = list(content["studies"].items())
         facts = {study: _validate_facts(of["facts"]) for study, of in parts}
         return {study: (_parse_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = str(error).strip().replace("\n", " ")
-        raise Problem(f"{path} is damaged ({why}); write it again (sbench compare --keep)") from error
+        raise Problem(f"{path} is damaged ({why}); restore it, or write a new file (sbench compare --keep)") from error
 
 
 def _validate_facts(facts: list[dict]) -> list[dict]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, shorten_name
 
 # Factors from units of time to seconds.
 _SECONDS = {"s": 1.0, "second": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -60,6 +60,8 @@ GOOGLE = Tool(
 )
 FIO = Tool("fio", "job", _SESSION, "fio --output-format=json")
 CSV = Tool("CSV", "row", _SESSION, "the columns arm, block and value")
+# A remedy must not overwrite the only copy of a measurement.
+_ANEW = "restore it, or measure again into a new file"
 _NAMES = ", ".join(tool.name for tool in (HYPERFINE, PYTEST, ASV, PYPERF, GOOGLE, FIO))
 
 
@@ -123,11 +125,9 @@ def read_tool_file(path: str) -> ToolFile:
         series, machine = tuple(_merge_series(parse())), _get_machine(tool, content_of)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Problem(
-            f"{path} is damaged, or of an unknown version of {tool.name} ({reason}); write it again"
-        ) from error
+        raise Problem(f"{path} is damaged, or of an unknown version of {tool.name} ({reason}); {_ANEW}") from error
     if not series:
-        raise Problem(f"{path} has no samples of {tool.name}; write it with {tool.command}")
+        raise Problem(f"{path} has no samples of {tool.name}; {_ANEW}: {tool.command}")
     return ToolFile(
         path, tool, machine, hashlib.sha256(content).hexdigest(), tuple(_check_series(path, of) for of in series)
     )
@@ -143,7 +143,7 @@ def _get_machine(tool: Tool, content: Mapping) -> str:
 def _recognise_format(path: str, text: str) -> tuple[Tool, Mapping, Callable[[], Iterator[Series]]]:
     """Return the tool that wrote a text, its JSON object (empty for a CSV), and a function that parses it."""
     if not text.strip():
-        raise Problem(f"{path} is empty; write it again")
+        raise Problem(f"{path} is empty; {_ANEW}")
     if text.lstrip()[0] not in "{[":
         header = text.lstrip().splitlines()[0]
         if not any(_VALUE.fullmatch(name.strip()) for name in header.split(",")):
@@ -153,12 +153,14 @@ def _recognise_format(path: str, text: str) -> tuple[Tool, Mapping, Callable[[],
             )
         return CSV, {}, partial(_parse_csv, path, text)
     content = _parse_json(path, text)
-    keys = set(content) if isinstance(content, dict) else set()
+    keys = list(content) if isinstance(content, dict) else []
     for needed, tool, parse in _FORMATS:
-        if needed <= keys:
+        if needed <= set(keys):
             return tool, content, partial(parse, content)
+    shown = f"its keys: {', '.join(map(shorten_name, keys[:4]))}{', …' * (len(keys) > 4)}" if keys else "no object"
     raise Problem(
-        f"{path} is not a baseline; write it with sbench compare RUN… --keep {path}, or name results of {_NAMES}"
+        f"{path} is JSON, but neither a baseline nor results of {_NAMES} ({shown}); write its values to a CSV with"
+        f" {CSV.command}"
     )
 
 
@@ -167,9 +169,9 @@ def _parse_json(path: str, text: str) -> object:
     try:
         return json.loads(text)
     except RecursionError:
-        raise Problem(f"{path} is nested too deeply; write it again") from None
+        raise Problem(f"{path} is nested too deeply; {_ANEW}") from None
     except ValueError as error:
-        raise Problem(f"{path} is not complete JSON ({error}); write it again") from error
+        raise Problem(f"{path} is not complete JSON ({error}); {_ANEW}") from error
 
 
 def _parse_hyperfine(content: Mapping) -> Iterator[Series]:
