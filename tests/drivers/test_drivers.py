@@ -1,22 +1,27 @@
 """Drivers: each gives what h5py gives, from the disk and from S3, or says that it cannot; caches and indexes work."""
 
+import contextlib
 import copy
+import inspect
 import json
 import re
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
 import pytest
 from cells import CONFIG, Place
-from conftest import artefact
+from conftest import ROOT, artefact
 from driver_files import FILES, ODD_KEY, SMALL
 from driver_library import DISK, INDEXED, S3, Library, made
 
 from sbench import drivers
 from sbench.design import checks, matrix
 from sbench.design import config as configuration
+from sbench.drivers import native
 from sbench.probe.program import Problem
+from sbench.studies.shots import checks as shot_checks
 
 ANYWHERE = ("h5coro", "pyfive", "h5netcdf", "xarray", *INDEXED)
 READERS = [("sec2", DISK), *((name, DISK) for name in ANYWHERE)]
@@ -159,6 +164,28 @@ def test_public_objects_are_read_without_keys(said):
     for key, answer in answers.items():
         assert "values" in answer, answer
         assert answer["values"] == said[key.replace("anonymous ", "") + " s3 plain"]["values"], key
+
+
+def test_a_driver_by_the_instructions_for_contributors_has_the_tree_and_valid_settings(tmp_path):
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Adding a driver")[2]
+    section = section.partition("\n## ")[0]
+    code = inspect.getsource(checks.check_caches) + inspect.getsource(shot_checks.check_pages)
+    compared = {key for key in re.findall(r"effective(?:\.get\(|\[)\"(\w+)\"", code) if not key.endswith("_asked")}
+    assert {"rdcc_nbytes", "page_buffer_bytes"} <= compared
+    assert {key for key in compared if f"`{key}`" not in section} == set()
+    (toy,) = re.findall(r"Copy `(\S+)`", section)
+    (module,) = (ROOT / toy).rglob("drivers/*.py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["group/values"] = [1, 2]
+        file["group"].attrs["unit"] = "m"
+    asked = {"rdcc_nbytes_asked": 3 * 2**20, "rdcc_nslots_asked": 10007}
+    access = drivers.Access("toy", drivers.UNSET, 3 * 2**20, rdcc_nslots=10007)
+    for name, driver in runpy.run_path(str(module))["DRIVERS"].items():
+        with contextlib.closing(driver.open(str(tmp_path / "a.h5"), access)) as file:
+            tree = {drivers.encode_object(*item) for item in file.walk()}
+            with h5py.File(tmp_path / "a.h5") as same:
+                assert tree == {drivers.encode_object(*item) for item in native.walk_file(same)}, name
+            assert checks.check_caches(file.read_settings() | asked, "unset") == [], name
 
 
 @pytest.mark.rule(10)

@@ -2,9 +2,10 @@
 
 import io
 import urllib.request
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import Access, Driver, File, Where
+from sbench.drivers import Access, Driver, File, Where, native
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,13 +29,16 @@ class _File:
     def __init__(self, source: io.IOBase, access: Access) -> None:
         import h5py
 
-        self._source, self._file = source, h5py.File(source, "r", rdcc_nbytes=access.rdcc_nbytes)
+        self._source, self._file = source, h5py.File(source, "r", **access.chunk_cache)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         return self._file[path][where]
 
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        return native.walk_file(self._file)
+
     def read_settings(self) -> dict:
-        return {"driver": self._file.driver, "rdcc_nbytes": self._file.id.get_access_plist().get_cache()[2]}
+        return {"driver": self._file.driver, **native.read_chunk_cache(self._file)}
 
     def close(self) -> None:
         self._file.close()
