@@ -245,6 +245,24 @@ def test_the_commands_in_the_readme_are_those_of_sbench():
     assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)) == FIRST | OTHERS
 
 
+def test_the_readme_begins_with_what_takes_seconds_and_installs_without_a_clone():
+    start, install = (README.partition(f"\n## {name}\n")[2] for name in ("Quick start", "Installation without a clone"))
+    lines = [line.removeprefix("./sbench ") for line in FENCE.search(start)[2].splitlines()]
+    assert [line.split(" ")[0] for line in lines[:2]] == ["look", "count"]
+    assert lines[2:4] == ["run --quick", "make run"]
+    assert "make" not in FENCE.search(install)[2]
+
+
+def test_a_run_takes_as_long_as_the_readme_says_that_it_was_measured_to(clone: Path, tmp_path: Path):
+    empty = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(build_command("sbench.cli", "plan"), cwd=clone, env=empty, capture_output=True, text=True)
+    announced = int(re.search(r"^in all: .* about (\d+) min, including .* to build", done.stdout, re.MULTILINE)[1])
+    idle, busy = map(
+        int, re.search(r"\| `make run` .* (\d+) minutes on idle cores, (\d+) on busy ones", README).groups()
+    )
+    assert idle <= announced <= busy
+
+
 def targets_of_make() -> list[str]:
     return re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cells import CONFIG, Place
-from conftest import find_containers_library
+from conftest import ROOT, find_containers_library
 
 from sbench.design import config as configuration
 from sbench.design import matrix, schema
@@ -26,6 +26,16 @@ GRID = selections.Grid((32, 20, 24), (4, 10, 12))
 # Six containers and four accesses, whose requests are forecast.
 CONTAINERS = ("hdf5", "hdf5-repacked", "kerchunk-json", "icechunk-virtual", "zarr", "zarr-shards")
 ACCESSES = ("map", "series", "rows-6", "all")
+
+
+def test_the_shipped_question_is_asked_of_files_that_a_read_ahead_does_not_take_whole():
+    row = configuration.load_config(ROOT / "config/containers.yaml")["studies"]["containers"]["matrix"][0]
+    size = 4 * math.prod(selections.parse_sides(row["shape"][0]))
+    assert size >= 64 * 2**20
+    # Uncompressed files are as large as their values; s3fs reads 50 MiB ahead.
+    assert (row["compression"], size / row["files"][0] > 50 * 2**20) == (["none"], True)
+    for name in ("docs/containers.md", "config/README.md"):
+        assert f"{size >> 20} MiB" in (ROOT / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("access", ["map", "series", "box", "all", "rows-5", "rows-6-batch4-sorted", "windows-3"])

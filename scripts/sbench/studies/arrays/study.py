@@ -20,8 +20,8 @@ _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "s
 # Levels that trials require, because they send fixed requests.
 _OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
 _HOLDS = 128 * 2**20  # HSDS's default chunk_mem_cache_size in bytes
-_TRIALS_S = {"limits": 10, "faults": 45}
-_START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
+_TRIALS_S = {"limits": 5, "faults": 45}
+_START_S, _SERVICE_S, _FLUSH_S = 0.2, 1.0, 2.0
 # Rough rates for estimates, in bytes per second; _GZIP is the rate of compression.
 _RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
 _GZIP = 60 * 2**20

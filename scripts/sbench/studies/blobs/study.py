@@ -19,7 +19,7 @@ from sbench.studies.blobs.settings import Data, Levels, Section, Settings
 # Factors, in addition to the size, whose levels must be equal for stores and patterns to be compared.
 CONTEXT = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
-_START_S = 2
+_START_S = 0.5
 
 
 class Blobs(Study):

@@ -34,7 +34,7 @@ CONTEXT = (
     *("workers", "nodes", "threads", "pool", "memory", "cache"),
 )
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # per particle of a generated file: the field alone, and all fields
-_START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
+_START_S, _TASK_S, _ARRAY_TASK_S = 0.3, 0.002, 0.005
 # The only levels that apply to yt, which opens and splits files itself. Regions are excluded, because yt's regions also
 # contain particles outside that extend into them.
 _OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
