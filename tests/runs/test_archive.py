@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def test_an_archive_whose_manifest_was_made_to_fit_has_another_name(packed, tiny
 @pytest.mark.parametrize(
     "key, value, words",
     [
-        ("files", {"../outside": hashlib.sha256(b"a").hexdigest()}, "'../outside' differs from the archived file"),
+        ("files", {"../outside": hashlib.sha256(b"a").hexdigest()}, "../outside would lie outside its folder"),
         (
             "run",
             "../tiny",
@@ -203,9 +204,11 @@ def test_an_archive_whose_manifest_was_made_to_fit_has_another_name(packed, tiny
 def test_what_would_leave_the_folder_is_refused(packed, key, value, words):
     def tamper(contents: dict[str, bytes]) -> None:
         manifest = json.loads(contents[archive.MANIFEST])
-        contents.clear()
+        if key == "files":
+            contents.clear()
         contents[archive.MANIFEST] = json.dumps(manifest | {key: value}).encode()
-        contents["../outside"] = b"a"
+        if key == "files":
+            contents["../outside"] = b"a"
 
     with pytest.raises(Problem, match=re.escape(words)), archive.open_archive(changed(packed, tamper)):
         pass
@@ -247,15 +250,15 @@ def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
 @pytest.mark.parametrize(
     "added, words",
     [
-        (entry(LINK, tarfile.SYMTYPE), f"{LINK!r} differs from the archived file"),
-        (entry(LINK, tarfile.LNKTYPE), f"{LINK!r} differs from the archived file"),
-        (entry(LINK, tarfile.FIFOTYPE), f"{LINK!r} differs from the archived file"),
+        (entry(LINK, tarfile.SYMTYPE), f"{LINK} is a link (to /etc/passwd)"),
+        (entry(LINK, tarfile.LNKTYPE), f"{LINK} is a link (to shots/facts.json)"),
+        (entry(LINK, tarfile.FIFOTYPE), f"{LINK} is neither a plain file nor a folder"),
         (entry(LINK, tarfile.DIRTYPE), f"{LINK!r} differs from the archived file"),
         (entry("."), "'.' differs from the archived file"),
         (entry("shots/" + 300 * "x"), "xxx' differs from the archived file"),
         (entry("shots/facts.json/more"), "'shots/facts.json/more' differs from the archived file"),
-        (entry("shots/zeros.csv", size=2**27), "unpacks to more than 1000 times its size, which records never do"),
-        (entry("/etc/storage"), "'/etc/storage' differs from the archived file"),
+        (entry("shots/zeros.csv", size=2**27), "shots/zeros.csv has more than "),
+        (entry("/etc/storage"), "/etc/storage is an absolute path"),
     ],
 )
 def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_path, added, words):
@@ -265,6 +268,53 @@ def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_pa
         pass
     assert words in str(refused.value)
     assert str(refused.value).startswith(str(out))
+
+
+def write_raw(path: Path, *blocks: bytes) -> Path:
+    """Compress the headers and contents of a tarball that tarfile would not make."""
+    with lzma.open(path, "wb", preset=0) as file:
+        for block in blocks:
+            file.write(block)
+    return path
+
+
+def header(kind: bytes, size: int = 0, name: str = "x") -> bytes:
+    return entry(name, kind, size).tobuf()
+
+
+ZEROS = 2**28
+EMPTY = {f"shots/records/{number // 100}/{number}.json": hashlib.sha256(b"").hexdigest() for number in range(100_000)}
+MANY = json.dumps({"run": "tiny", "name": "tiny", "version": "0.1.0", "studies": {}, "files": EMPTY}).encode()
+
+
+@pytest.mark.parametrize(
+    "blocks, words",
+    [
+        ([header(tarfile.GNUTYPE_LONGNAME, ZEROS), bytes(ZEROS)], "a name or a header is too large"),
+        ([header(tarfile.XHDTYPE, ZEROS), bytes(ZEROS)], "a name or a header is too large"),
+        ([header(tarfile.XGLTYPE, ZEROS), bytes(ZEROS)], "a name or a header is too large"),
+        ([2_000 * header(tarfile.GNUTYPE_LONGNAME)], "is not an archive of a run"),
+        ([header(tarfile.XHDTYPE, 27), b"27 GNU.sparse.map=1,x\n".ljust(512, b"\0")], "is not an archive of a run"),
+        ([entry(archive.MANIFEST, size=len(MANY)).tobuf(), MANY], "names more than 20,000 files"),
+    ],
+    ids=["name", "header", "global-header", "names-of-names", "map", "empty-files"],
+)
+def test_a_header_that_claims_much_takes_little_memory(tmp_path, blocks, words):
+    path = write_raw(tmp_path / f"other{archive.SUFFIX}", *blocks)
+    tracemalloc.start()
+    with pytest.raises(Problem, match=words), archive.open_archive(path):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < ZEROS / 4
+
+
+def test_a_decompression_that_takes_much_memory_is_refused(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**30}]
+    path = tmp_path / f"other{archive.SUFFIX}"
+    path.write_bytes(lzma.compress(bytes(2**20), filters=filters))
+    with pytest.raises(Problem, match="Memory usage limit"), archive.open_archive(path):
+        pass
 
 
 @pytest.mark.parametrize("change", [{"config": 3}, {"sessions": None}, {"git": None}, {"name": 4}])

@@ -282,6 +282,39 @@ def mix_hosts_consistently(contents: Contents, other: Contents) -> None:
     rename_consistently(contents)
 
 
+def edit_type_in_configuration(contents: Contents, other: Contents) -> None:
+    edit_json(contents, FACTS, lambda facts: facts["config"].update(seed=["1"]))
+    rename_consistently(contents)
+
+
+def leave_studies_out_of_configuration(contents: Contents, other: Contents) -> None:
+    edit_json(contents, FACTS, lambda facts: facts["config"].update(studies={}))
+    rename_consistently(contents)
+
+
+def edit_type_of_host(contents: Contents, other: Contents) -> None:
+    def change(record: dict) -> None:
+        record["host"]["host_id"] = ["host-a"]
+        record["digest"] = compute_digest(record)
+
+    edit_json(contents, choose_record(contents), change)
+    rename_consistently(contents)
+
+
+def edit_type_of_fact(contents: Contents, other: Contents) -> None:
+    edit_json(contents, FACTS, lambda facts: facts.update(machine="CPU"))
+    rename_consistently(contents)
+
+
+def edit_type_of_hosts(contents: Contents, other: Contents) -> None:
+    def change(record: dict) -> None:
+        record["effective"] = {"hosts": [{"cpu": "CPU", "node": "b", "name": ["b"], "host_id": {}, "boot_id": 1}]}
+        record["digest"] = compute_digest(record)
+
+    edit_json(contents, choose_record(contents), change)
+    rename_consistently(contents)
+
+
 def rename_consistently(contents: Contents) -> None:
     """Make the names of the study and the archive those of the contents, and then all digests of files."""
     facts, manifest = json.loads(contents[FACTS]), json.loads(contents[archive.MANIFEST])
@@ -328,6 +361,11 @@ CHANGES = {
     swap_configuration_and_seal: "must name the studies of the archive",
     edit_configuration_and_seal: "the hash of the records and configuration of shots is",
     edit_configuration_consistently: "its configuration (equivalence_percent) differs from most of the others",
+    edit_type_in_configuration: "seed: ['1'] is not of type integer",
+    leave_studies_out_of_configuration: "studies: {} should be non-empty",
+    edit_type_of_host: "does not identify its host",
+    edit_type_of_hosts: "does not identify its host",
+    edit_type_of_fact: "shots/facts.json: machine must be an object",
     edit_name_in_manifest: "must name the studies of the archive",
     rename_run_in_manifest: "is a record of another run (a1)",
     mix_hosts_consistently: "was measured on 2 hosts",

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbench.studies.volumes import fio, fio_options, packed, series
+from sbench.probe import packed
+from sbench.studies.volumes import fio, fio_options, series
 from tests.conftest import ROOT
 from tests.helpers import fio_files, fio_results
 from tests.helpers.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sbench.probe import packed
 from sbench.probe.program import Problem
 from sbench.probe.spool import Spool
-from sbench.studies.volumes import fio, fio_options, import_fio, packed
+from sbench.studies.volumes import fio, fio_options, import_fio
 from tests.conftest import ROOT, program
 from tests.helpers import fio_files, fio_results
 from tests.helpers.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball

@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import yaml
 
@@ -20,7 +21,7 @@ from sbench.design import config as configuration
 from sbench.design.matrix import build_permanent_name
 from sbench.design.schema import list_studies
 from sbench.pages import references
-from sbench.probe import provenance
+from sbench.probe import packed, provenance
 from sbench.probe.program import (
     Problem,
     compute_file_digest,
@@ -44,7 +45,7 @@ _KEYS = {"run": str, "name": str, "version": str, "studies": dict, "files": dict
 _FACTS = {"name": str, "config": dict, "sessions": list, "git": list}
 # Maximum compression ratio, and maximum size of the manifest in bytes. Records compress to about a tenth of their size;
 # an archive with a much larger ratio could fill the disk or memory.
-_MOST_TIMES, _MOST_OF_MANIFEST = 1000, 64 * 2**20
+_MOST_TIMES, _MOST_OF_MANIFEST = 1000, 16 * 2**20
 _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -85,6 +86,10 @@ def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
     """
     studies = read_study_names(results, order)
     members = dict(sorted(_list_members(results, studies)))
+    if len(members) >= packed.MEMBERS:
+        raise Problem(
+            f"{results} has {len(members):,} files, and an archive less than {packed.MEMBERS:,}; split the run"
+        )
     name, code = build_permanent_name(results.name, sorted(studies.values())), provenance.describe_code(())
     manifest = {
         **{"archive": 1, "run": results.name, "name": name, "studies": studies},
@@ -92,7 +97,7 @@ def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
         "files": {member: compute_file_digest(path) for member, path in members.items()},
     }
     out = results / f"{name}{SUFFIX}"
-    with replace_file(out) as part, lzma.open(part, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    with replace_file(out) as part, lzma.open(part, "wb") as xz, tarfile.open(fileobj=xz, mode="w") as archive:
         text = json.dumps(manifest, indent=1).encode()
         archive.addfile(_build_entry(MANIFEST, len(text)), io.BytesIO(text))
         for member, path in members.items():
@@ -131,10 +136,17 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
         raise Problem(f"{path} must be a file, the archive of a run")
     with tempfile.TemporaryDirectory(prefix="archive.") as work:
         try:
-            with tarfile.open(path, "r:xz") as archive:
-                manifest = _unpack_archive(archive, path, Path(work))
+            with packed.open_xz(path) as stream:
+                manifest = _unpack_archive(stream, _MOST_TIMES * path.stat().st_size, Path(work))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise Problem(f"{path} is not an archive of a run, or is incomplete ({error})") from error
+        except Problem as problem:
+            raise Problem(f"{path}: {problem}; get the archive again") from None
+        if strange := sorted(manifest["studies"].keys() - set(list_studies())):
+            raise Problem(
+                f"{path} contains the study {strange[0]}, which this version does not know; use a newer version of"
+                " this project"
+            )
         results, held = Path(work, manifest["run"]), {}
         with contextlib.suppress(Problem):
             held = read_study_names(results)
@@ -214,55 +226,45 @@ def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
             )
 
 
-def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
-    """Unpack an archive to a subfolder of `work` that has the run's name, and return the manifest.
+def _unpack_archive(stream: IO[bytes], most: int, work: Path) -> dict:
+    """Unpack at most so many bytes to a subfolder of `work` that has the run's name, and return the manifest.
 
     The hash of each file is verified.
     """
-    members, room = iter(archive), _MOST_TIMES * path.stat().st_size
-    first = next(members, None)
-    if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
-        raise Problem(f"{path} is not an archive of a run: it must begin with {MANIFEST}")
-    text = archive.extractfile(first).read()
-    manifest = parse_json_object(text.decode(errors="replace"), f"{path}: {MANIFEST}")
+    members = packed.read_tar(stream, most, most)
+    first, content = next(members, (None, None))
+    if not content or first.name != MANIFEST or first.size > _MOST_OF_MANIFEST:
+        raise Problem(f"is not an archive of a run: it must begin with {MANIFEST}")
+    manifest = parse_json_object(content.read().decode(errors="replace"), MANIFEST)
     if missing := _list_lacking_keys(manifest, _KEYS):
-        raise Problem(f"{path}: {MANIFEST} lacks {missing[0]}; get the archive again")
-    expect_name(manifest["run"], f"{path}: the run")
-    if strange := sorted(manifest["studies"].keys() - set(list_studies())):
-        raise Problem(
-            f"{path} contains the study {strange[0]}, which this version does not know; use a newer version of"
-            " this project"
-        )
+        raise Problem(f"{MANIFEST} lacks {missing[0]}")
+    expect_name(manifest["run"], MANIFEST)
+    if len(manifest["files"]) >= packed.MEMBERS:
+        raise Problem(f"{MANIFEST} names more than {packed.MEMBERS:,} files")
     due = dict(manifest["files"])
-    for member in members:
-        digest, room = due.pop(member.name, None), room - member.size
-        if room < 0:
-            raise Problem(
-                f"{path} unpacks to more than {_MOST_TIMES} times its size, which records never do; get the"
-                " archive again"
-            )
-        if not digest or _write_member(archive, member, work / manifest["run"]) != digest:
-            raise Problem(f"{path}: {member.name!r} differs from the archived file; get the archive again")
+    for member, content in members:
+        digest = due.pop(member.name, None)
+        if not digest or not content or _write_member(content, work / manifest["run"] / member.name) != digest:
+            raise Problem(f"{member.name!r} differs from the archived file")
     if due:
-        raise Problem(f"{path}: {next(iter(due))!r} is missing; get the archive again")
+        raise Problem(f"{next(iter(due))!r} is missing")
     return manifest
 
 
-def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
-    """Extract a member to a folder and return its hash, or an empty string if it is not a file inside the folder."""
-    name = Path(member.name)
-    if not member.isfile() or not name.parts or name.is_absolute() or ".." in name.parts:
-        return ""
+def _write_member(content: IO[bytes], path: Path) -> str:
+    """Write the content of a member to a file and return its hash, or an empty string if it cannot have this name."""
     try:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        with open(folder / name, "wb") as file:
-            shutil.copyfileobj(archive.extractfile(member), file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as file:
+            shutil.copyfileobj(content, file)
+    except ValueError:
+        return ""
     except OSError as error:
         # The member's name is too long, or conflicts with an existing file or folder.
         if error.errno in (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST):
             return ""
         raise
-    return compute_file_digest(folder / name)
+    return compute_file_digest(path)
 
 
 def _list_lacking_keys(content: Mapping, kinds: Mapping[str, type]) -> list[str]:
@@ -300,8 +302,9 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
 def _make_study_tables(results: Path, study: str, source: Path) -> None:
     """Regenerate the tables of a study from its records, and print which of them differ from the archived tables."""
     folder = results / study
-    before = {path: path.read_bytes() for path in folder.glob("*.csv")}
+    before = {path: compute_file_digest(path) for path in folder.glob("*.csv")}
     config = read_json(folder / "facts.json")["config"]
+    configuration.complete_config(config, f"{source}: {study}", is_archived=True)
     try:
         make_tables(config, study, results)
     except Problem as problem:
@@ -312,7 +315,7 @@ def _make_study_tables(results: Path, study: str, source: Path) -> None:
         except Problem as mistake:
             cause = mistake
         raise Problem(f"{source}: {study}: {cause}") from None
-    if other := sorted(path.name for path, content in before.items() if path.read_bytes() != content):
+    if other := sorted(path.name for path, content in before.items() if compute_file_digest(path) != content):
         print(
             f"{study}: this version writes different tables than the archived ones: {', '.join(other)}", file=sys.stderr
         )

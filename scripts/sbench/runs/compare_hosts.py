@@ -28,7 +28,7 @@ _PRINTED, _NAMED = 30, 5
 _EXACT = ("requests", "bytes")
 # Columns of runs that describe the rounds of a session, which the merged sessions of a host do not have.
 _ROUNDS = ("round", "most_repeats")
-_OF_FACTS = ("question", "libraries", "stores", "software")
+_OF_FACTS = ("libraries", "software")
 _ORDER = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
 Pair = tuple[str, str]
 
@@ -164,7 +164,9 @@ def compare_study(
         **{
             "run": f"on {len(set(of_sessions))} hosts",
             "study": study,
+            "question": config["studies"][study].get("question", ""),
             "settings": config["studies"][study],
+            "stores": privacy.hide_identities(config["stores"]),
             "name": "",
         },
         **{"equivalence_percent": percent, "sessions": sorted({session.started for session in sessions})},

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from sbench.design import config as configuration
 from sbench.design import matrix as matrices
 from sbench.design import records
 from sbench.measure import gather, tables
@@ -23,6 +24,10 @@ from sbench.runs import archive
 
 IN_BUCKET = "s3://"
 _REMEDY = "get the archive again"
+# What files raise whose values have other types than those that this project writes.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+# Facts that the page of a comparison shows.
+_SHOWN_FACTS = ("libraries", "machine", "software")
 _SHOWN = 3
 
 
@@ -94,6 +99,8 @@ def load_sessions(place: str) -> tuple[list[Session], list[str]]:
                 sessions.append(read_session(path, where))
             except Problem as problem:
                 refused.append(str(problem).replace(str(path), where))
+            except _MALFORMED as error:
+                refused.append(f"{where} is damaged ({type(error).__name__}: {error}); {_REMEDY}")
     sessions, copies = _remove_copies(sessions)
     refused += copies
     if not sessions:
@@ -164,9 +171,12 @@ def read_session(path: Path, where: str) -> Session:
             parts[study], measured = part, measured + of_study
         if not measured:
             raise Problem(f"{path} contains no measurement")
-        configs = {study: part.facts["config"] for study, part in parts.items()}
-        config, *others = ({key: value for key, value in of.items() if key != "run"} for of in configs.values())
-        if any(other != config for other in others):
+        configs = [part.facts["config"] for part in parts.values()]
+        config, *others = (
+            {key: value for key, value in configuration.complete_config(of, str(path), True).items() if key != "run"}
+            for of in configs
+        )
+        if any(other != config for other in others) or not parts.keys() <= config["studies"].keys():
             raise Problem(f"{path}: its studies have different configurations; {_REMEDY}")
         host_id, boot_id = _identify_host(measured, path)
         codes = {record["provenance"]["code_sha256"] for record in measured}
@@ -202,6 +212,8 @@ def _read_part(results: Path, study: str, name: str, path: Path) -> tuple[Part, 
             )
     if facts["config"].get("run") != results.name:
         raise Problem(f"{path} has the configuration of run {facts['config'].get('run')}, not of {results.name}")
+    if wrong := [key for key in _SHOWN_FACTS if not isinstance(facts.get(key, {}), dict)]:
+        raise Problem(f"{path}: {study}/facts.json: {wrong[0]} must be an object; {_REMEDY}")
     cells = list(matrix["cell"])
     matrix = matrix[~matrix["cell"].isin(records.find_unable_cells(kept))]
     runs, _ = tables.build_runs_and_samples(matrix, [one for one in kept if one.cell in set(matrix["cell"])])
@@ -210,16 +222,15 @@ def _read_part(results: Path, study: str, name: str, path: Path) -> tuple[Part, 
 
 def _identify_host(measured: Sequence[dict], path: Path) -> tuple[str, str]:
     hosts = [host for record in measured for host in gather.list_hosts(record)]
-    identities = {(host.get("host_id"), host.get("boot_id")) for host in hosts}
-    if len(identities) > 1:
-        raise Problem(f"{path} was measured on {len(identities)} hosts or boots; a session must stay on one")
-    host_id, boot_id = identities.pop()
-    if not host_id or not boot_id:
+    if not all(isinstance(of, str) and of for host in hosts for of in (host.get("host_id"), host.get("boot_id"))):
         raise Problem(
             f"{path} does not identify its host: /etc/machine-id was unreadable, or the version was older; measure"
             " again"
         )
-    return host_id, boot_id
+    identities = {(host["host_id"], host["boot_id"]) for host in hosts}
+    if len(identities) > 1:
+        raise Problem(f"{path} was measured on {len(identities)} hosts or boots; a session must stay on one")
+    return identities.pop()
 
 
 def _mark_record(record: Mapping) -> tuple:

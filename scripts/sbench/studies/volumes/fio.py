@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from sbench.probe import packed
 from sbench.probe.program import Problem
 from sbench.probe.spool import Spool
-from sbench.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text, packed
+from sbench.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text
 from sbench.studies.volumes.fio_output import Job
 
 # Other files that fio_battery.sh and `sbench fit` write next to the results.

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sbench.design.matrix import compute_digest
-from sbench.probe import globs, provenance
+from sbench.probe import globs, packed, provenance
 from sbench.probe.program import Problem, replace_file, run_main, shorten_name
 from sbench.probe.spool import Spool
-from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, fio_text, packed
+from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, fio_text
 from sbench.studies.volumes.checks import check_jobs, check_output
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")

@@ -7,6 +7,7 @@ is written to disk. The limits apply to the bytes actually read, not to the size
 
 import bz2
 import gzip
+import io
 import lzma
 import stat
 import tarfile
@@ -18,11 +19,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from sbench.probe.program import Problem, shorten_name
+from sbench.probe.sizes import format_size
 
 # Suffixes of archives; and of archives and single compressed files.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
 SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
-_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
 _ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 _CUT_OFF = "is cut off: the copy is incomplete"
 _READ = 2**16
@@ -32,6 +33,8 @@ _HEADER_BYTES = 2**20
 FILE_BYTES = 16 * 2**20
 # Limits of an archive: number of files and directories, and total uncompressed bytes.
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
+# Maximum memory of the decompression of xz, whose header states it. `xz -9` needs 65 MiB, and at most 1.5 GiB exist.
+_XZ_BYTES = 2**27
 
 
 def remove_suffix(name: str) -> str:
@@ -57,7 +60,7 @@ def read_file(path: Path) -> bytes:
     with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
-        raise Problem(f"has more than {FILE_BYTES // 2**20} MiB")
+        raise Problem(f"has more than {format_size(FILE_BYTES)}")
     return data
 
 
@@ -75,12 +78,47 @@ def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
             yield from _read_zip(path)
             return
         with _choose_opener(path)(path, "rb") as stream:
-            yield from _read_tar(_Metered(stream))
+            yield from _read_tar(stream)
 
 
 def _choose_opener(path: Path):
     with open(path, "rb") as file:
-        return _OPENERS.get(file.read(2), open)
+        return {b"\x1f\x8b": gzip.open, b"\xfd7": open_xz, b"BZ": bz2.open}.get(file.read(2), open)
+
+
+class _Xz(io.RawIOBase):
+    """The decompressed content of a file, whose decompression may not take more than `_XZ_BYTES` of memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._file, self._xz = io.FileIO(path), lzma.LZMADecompressor(memlimit=_XZ_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: bytearray) -> int:
+        data = b""
+        while not data:
+            block = self._file.read(_READ) if self._xz.needs_input else b""
+            if self._xz.eof:
+                # Padding or another stream may follow.
+                block = (self._xz.unused_data or self._file.read(_READ)).lstrip(b"\0")
+                self._xz = lzma.LZMADecompressor(memlimit=_XZ_BYTES)
+                if not block:
+                    return 0
+            elif self._xz.needs_input and not block:
+                raise EOFError("the compressed data end early")
+            data = self._xz.decompress(block, len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_xz(path: Path, mode: str = "rb") -> IO[bytes]:
+    """Open a file that is compressed with xz; reading raises LZMAError or EOFError if it is damaged."""
+    return io.BufferedReader(_Xz(path))
 
 
 @contextmanager
@@ -112,6 +150,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
                 member.filename,
                 member.file_size,
                 "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "is a link or a special file",
+                FILE_BYTES,
             )
             if member.is_dir() or not is_wanted(member.filename):
                 continue
@@ -128,34 +167,56 @@ def is_wanted(name: str) -> bool:
     return not PurePosixPath(name).name.startswith(".")
 
 
-def _read_tar(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
+def _read_tar(stream: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    for member, content in read_tar(stream, TOTAL_BYTES, FILE_BYTES):
+        if content and is_wanted(member.name):
+            yield shorten_name(PurePosixPath(member.name).as_posix()), content.read()
+
+
+def read_tar(
+    stream: IO[bytes], total_bytes: int, file_bytes: int
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield the header and the content (None for a directory) of each member of a tarball, in its order.
+
+    Args:
+        stream: the tarball, without compression.
+        total_bytes: maximum number of bytes to read from the stream.
+        file_bytes: maximum size of a file.
+
+    Raises:
+        Problem: a limit is violated. The message begins with a verb, so that callers can prefix the name.
+        TarError: the tarball is damaged.
+    """
+    metered = _Metered(stream, total_bytes)
+    with tarfile.open(fileobj=metered, mode="r|", tarinfo=_Member) as archive:
         for count, member in enumerate(archive):
             if count == MEMBERS:
                 raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
-            _validate_tar_member(member)
-            stream.until = member.offset_data + member.size + _HEADER_BYTES
-            if member.isreg() and is_wanted(member.name):
-                yield shorten_name(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
+            _validate_tar_member(member, file_bytes)
+            metered.until = member.offset_data + member.size + _HEADER_BYTES
+            yield member, archive.extractfile(member)
     # The checksum is verified only at the end of the stream, so read to the end.
-    stream.until = TOTAL_BYTES
-    while stream.read(_READ):
+    metered.until = total_bytes
+    while metered.read(_READ):
         pass
 
 
-def _validate_tar_member(member: tarfile.TarInfo) -> None:
+def _validate_tar_member(member: tarfile.TarInfo, most: int) -> None:
     """Reject oversized members, and members other than regular files and directories inside the tarball's directory."""
     link = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
     special = not (member.isreg() or member.isdir()) or member.issparse()
-    _validate_member(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
+    _validate_member(
+        member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""), most
+    )
 
 
-def _validate_member(name: str, size: int, reason: str) -> None:
+def _validate_member(name: str, size: int, reason: str, most: int) -> None:
     reasons = {
         reason: bool(reason),
         "is an absolute path": name.startswith("/"),
         "would lie outside its folder": ".." in PurePosixPath(name.replace("\\", "/")).parts,
-        f"has more than {FILE_BYTES // 2**20} MiB": size > FILE_BYTES,
+        "has a negative size": size < 0,
+        f"has more than {format_size(most)}": size > most,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         raise Problem(f"is not unpacked: {shorten_name(name)} {reason}")
@@ -170,21 +231,22 @@ class _Member(tarfile.TarInfo):
             return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:
             raise
-        except tarfile.HeaderError as error:
+        # Numbers that are none, and more headers of headers than Python can follow.
+        except (tarfile.HeaderError, ValueError, ArithmeticError, RecursionError) as error:
             raise tarfile.ReadError(str(error)) from error
 
 
 class _Metered:
-    """A stream that raises a Problem if more than `TOTAL_BYTES`, or the current limit `until`, are read from it."""
+    """A stream that raises a Problem if more than `most`, or the current limit `until`, are read from it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._count, self.until = stream, 0, _HEADER_BYTES
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._most, self._count, self.until = stream, most, 0, _HEADER_BYTES
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
         self._count += len(data)
-        if self._count > TOTAL_BYTES:
-            raise Problem(f"is not unpacked: it is larger than {TOTAL_BYTES // 2**20:,} MiB")
+        if self._count > self._most:
+            raise Problem(f"is not unpacked: it is larger than {format_size(self._most)}")
         if self._count > self.until:
             raise Problem("is not unpacked: a name or a header is too large")
         return data
