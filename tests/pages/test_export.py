@@ -37,7 +37,7 @@ def changed(record: dict) -> dict:
     if at(record, 2, library="hdf5-2.0.0", page_buffer="64MiB"):
         return record | {"valid": False, "reasons": ["1 of 2 workers was idle"]}
     circumstances = {
-        "host": {"node": "bench", "cpu": "EPYC", "affinity": [0, 1]},
+        "host": {"node": "bench", "cpu": "EPYC", "affinity": [0, 1], "kernel": "6\x1b[2J\u202e"},
         "provenance": {"git": "abc", "code_sha256": "c0de", "build": {"seconds": 1}},
         "settings": {
             "cell": record["cell"],
@@ -158,6 +158,9 @@ def test_csv_has_the_same_rows(exported, table):
     assert list(text.columns) == list(table.columns)
     assert len(text) == len(table)
     pd.testing.assert_series_equal(text["value"], table["value"])
+    assert r"6\x1b[2J\u202e" in set(text["host_kernel"])
+    plain = (exported / "results/synthetic/export/synthetic.csv").read_text(encoding="utf-8")
+    assert plain.replace("\n", "").isprintable()
 
 
 def test_the_documentation_reads_it_as_it_is_printed(exported, monkeypatch, capsys, table):

@@ -46,7 +46,7 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 def open_cleaned(path: Path) -> StringIO:
     """Return a file's text as a stream, with the characters of `markup.FOREIGN` escaped."""
-    return StringIO(_clean_value(path.read_text(encoding="utf-8")))
+    return StringIO(clean_value(path.read_text(encoding="utf-8")))
 
 
 def read_facts(path: Path | str | None) -> dict:
@@ -61,18 +61,19 @@ def read_facts(path: Path | str | None) -> dict:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as JSON: {error}") from error
-    facts = _clean_value(facts) if isinstance(facts, dict) else {}
+    facts = clean_value(facts) if isinstance(facts, dict) else {}
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _clean_value(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
+    """Return a JSON value with the characters of `markup.FOREIGN` escaped in all its strings."""
     match value:
         case str():
             return FOREIGN.sub(lambda sign: escape_text(sign[0]), value)
         case list():
-            return [_clean_value(one) for one in value]
+            return [clean_value(one) for one in value]
         case dict():
-            return {_clean_value(key): _clean_value(one) for key, one in value.items()}
+            return {clean_value(key): clean_value(one) for key, one in value.items()}
         case _:
             return value
 

@@ -16,6 +16,7 @@ from sbench.design import config as configuration
 from sbench.measure import gather
 from sbench.pages import exported
 from sbench.pages.page import write_csv
+from sbench.pages.run_files import clean_value
 from sbench.probe import sizes
 from sbench.probe.program import Problem, read_json, replace_file
 
@@ -80,15 +81,17 @@ def build_observations(results: Path) -> pd.DataFrame:
             the settings in effect, the machine, and the versions and commit of the software as `settings_…`,
             `effective_…`, `host_…` and `provenance_…`.
         Strings have a categorical dtype, because all rows of a record repeat them; empty strings become missing values.
+        Control characters in them are escaped, as on pages.
     """
     kept = [(study, one) for study in schema.list_studies() for one in _read_records(results, study)]
     if not kept:
         return pd.DataFrame()
     levels = list(dict.fromkeys(factor for _, one in kept for factor in one.levels))
-    about = pd.DataFrame([{"run": results.name, "study": study, **_describe_record(study, one)} for study, one in kept])
-    about = about.replace("", None).assign(**_convert_sizes(about[levels])).convert_dtypes()
+    about = [clean_value({"run": results.name, "study": study, **_describe_record(study, one)}) for study, one in kept]
+    about = pd.DataFrame(about).replace("", None)
+    about = about.assign(**_convert_sizes(about[levels])).convert_dtypes()
     machines = {study: _read_machine(results / study) for study in dict.fromkeys(study for study, _ in kept)}
-    observed = _build_metrics_table([_add_cost(one.record or {}, machines[study]) for study, one in kept])
+    observed = _build_metrics_table([clean_value(_add_cost(one.record or {}, machines[study])) for study, one in kept])
     table = about.join(observed).reset_index(drop=True)
     table = table.assign(**table.select_dtypes(["object", "string"]).astype("string").astype("category"))
     first = ["run", "study", "cell", *levels, "repeat", *observed.columns, "valid", "reasons"]
