@@ -7,9 +7,10 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import boto3
@@ -253,6 +254,87 @@ def test_many_small_chunks_and_many_arrays_are_named(tmp_path: Path):
 def test_metadata_that_cannot_be_read_are_one_line(tmp_path: Path, node: object, line: str):
     with pytest.raises(Problem, match=line):
         read_store(write_store(tmp_path / "f", {}, **{"zarr.json": node}))
+
+
+WRONG = [None, 0, -1, 2.5, 10**12, 2**70, True, "", "x", "../", [], [0], ["x"], [10**12, 8], 70 * [1], {}, {"name": 1}]
+V2_KEYS = SHARDED | {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}}}
+CONSOLIDATED = {"metadata": {".zgroup": {"zarr_format": 2}, "x/.zarray": ZARRAY | {"compressor": {"id": "zstd"}}}}
+REFERENCES = {
+    "version": 1,
+    "refs": {"x/.zarray": json.dumps(ZARRAY), "x/0.0": ["a.h5", 10, 20], "x/0.1": ["b.h5"], "x/1.0": "base64:AAAA"},
+}
+MUTATED = {
+    "array": (".zarray", ZARRAY | {"filters": [{"id": "delta"}], "dtype": [["a", "<f4"], ["b", "<i4", [2]]]}),
+    "parquet": (".zmetadata", CONSOLIDATED | {"record_size": 10}),
+    "node": ("zarr.json", NODE | {"data_type": {"name": "f", "configuration": {"length_bytes": 12}}}),
+    "sharded": ("zarr.json", SHARDED),
+    "keys": ("zarr.json", V2_KEYS),
+    "references": ("refs.json", REFERENCES),
+}
+
+
+def mutate(value: object, wrong: object) -> Iterator[object]:
+    """Yield a value with one of its parts replaced, or removed, for each part."""
+    yield wrong
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        for part in mutate(value[key], wrong):
+            yield value | {key: part} if isinstance(value, dict) else [*value[:key], part, *value[key + 1 :]]
+        if isinstance(value, dict):
+            yield {name: part for name, part in value.items() if name != key}
+
+
+@pytest.mark.parametrize("name", MUTATED)
+def test_metadata_with_a_wrong_type_are_read_or_one_line(tmp_path: Path, capsys: pytest.CaptureFixture, name: str):
+    file, data = MUTATED[name]
+    (tmp_path / "s/c/0").mkdir(parents=True)
+    write_shard(tmp_path / "s/c/0/0", [(0, 80), (80, 80), (160, 80), (240, 80)])
+    shutil.copy(tmp_path / "s/c/0/0", tmp_path / "s/0.0")
+    place, refused = str(tmp_path / "s/refs.json" if file == "refs.json" else tmp_path / "s"), []
+    for changed in (changed for wrong in WRONG for changed in mutate(data, wrong)):
+        (tmp_path / "s" / file).write_text(json.dumps(changed), encoding="utf-8")
+        try:
+            look.print_contents([place], "[0]; 1/2", [])
+        except Problem as problem:
+            refused.append(str(problem))
+    assert refused
+    (tmp_path / "s" / file).write_text(100_000 * '{"refs":', encoding="utf-8")
+    with pytest.raises(Problem, match="is not valid JSON"):
+        look.print_contents([place], "", [])
+
+
+@pytest.mark.parametrize("separator", ["../", "/../../outside/", "//", "\\", "", "\0", 1, None, ["/"]])
+def test_keys_of_chunks_stay_below_the_store(tmp_path: Path, separator: object):
+    for name in ("default", "v2"):
+        node = SHARDED | {"chunk_key_encoding": {"name": name, "configuration": {"separator": separator}}}
+        with pytest.raises(Problem, match=r"zarr.json .*: the separator of the keys of chunks must be / or \. \(got"):
+            read_store(write_store(tmp_path / "s", {}, **{"zarr.json": node}))
+
+
+@pytest.mark.parametrize("name", ["c/0/0", "zarr.json"])
+def test_a_pipe_in_a_store_is_not_waited_for(tmp_path: Path, name: str):
+    store = write_store(tmp_path / "s", {"c/0/1": 1}, **{"zarr.json": SHARDED})
+    (store / name).unlink(missing_ok=True)
+    os.mkfifo(store / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "sbench.cli", "look", store, "--access", "[0]"],
+        **{
+            "env": os.environ | {"PYTHONPATH": str(ROOT / "scripts")},
+            "timeout": 60,
+            "capture_output": True,
+            "text": True,
+        },
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("problem: ")) == (2, 1)
+    assert f"{store / name} is a folder, a pipe or a device" in done.stderr
+
+
+@pytest.mark.parametrize("reference", [None, 7, [], [1], ["a.h5", 1], ["a.h5", "1", 2], ["a.h5", 0, -1], [["a"], 0, 1]])
+def test_a_reference_that_is_none_is_one_line(tmp_path: Path, reference: object):
+    references = REFERENCES["refs"] | {"x/1.1": reference}
+    (tmp_path / "refs.json").write_text(json.dumps({"refs": references}), encoding="utf-8")
+    with pytest.raises(Problem, match=r"refs.json: x/1.1 must be a text or \[file, offset, size\]; write"):
+        read_store(tmp_path / "refs.json")
 
 
 def test_metadata_that_are_not_of_zarr_2_are_one_line(tmp_path: Path):

@@ -309,14 +309,6 @@ def test_a_header_that_claims_much_takes_little_memory(tmp_path, blocks, words):
     assert peak < ZEROS / 4
 
 
-def test_a_decompression_that_takes_much_memory_is_refused(tmp_path):
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**30}]
-    path = tmp_path / f"other{archive.SUFFIX}"
-    path.write_bytes(lzma.compress(bytes(2**20), filters=filters))
-    with pytest.raises(Problem, match="Memory usage limit"), archive.open_archive(path):
-        pass
-
-
 @pytest.mark.parametrize("change", [{"config": 3}, {"sessions": None}, {"git": None}, {"name": 4}])
 def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_path, change):
     path = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS | change)

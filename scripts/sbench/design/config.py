@@ -23,7 +23,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MOST_JSON = 100_000
 # Errors that are reported only if there are no simpler ones: a value that matches no variant, and undefined names.
 _LAST = ("oneOf", "anyOf", "x-names", "x-file")
-# Errors that the configuration of another version of this project, or of another machine, may have.
 _OF_VERSIONS = ("required", "additionalProperties", "x-file")
 Errors = Iterator[jsonschema.ValidationError]
 
@@ -82,20 +81,14 @@ def select_study_config(config: dict, study: str) -> dict:
 
 
 def complete_config(config: dict, where: str, is_archived: bool = False) -> dict:
-    """Check the values of a configuration against the schema, and return it with all defaults.
+    """Check a configuration against the schema, and return it with all defaults.
 
-    Args:
-        config: the configuration.
-        where: the names of the configuration files, for messages.
-        is_archived: whether another version may have written it, so that keys may be missing, or unknown here.
-
-    Raises:
-        Problem: a value is wrong.
+    In an archived one, of another version or machine, keys and files may be missing, or unknown here.
     """
     expect_plain(config, where)
     complete = deepcopy(config)
-    errors = _build_validator(complete).iter_errors(complete)
-    errors = (error for error in errors if not (is_archived and error.validator in _OF_VERSIONS))
+    every = _build_validator(complete).iter_errors(complete)
+    errors = (error for error in every if not is_archived or error.validator not in _OF_VERSIONS)
     if first := min(errors, key=lambda e: (e.validator in _LAST, list(map(str, e.absolute_path))), default=None):
         raise Problem(f"{where}: {_describe_error(first)}")
     return complete

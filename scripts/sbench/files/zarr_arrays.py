@@ -3,15 +3,16 @@
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sbench.files.chunking import Kind
 from sbench.files.zarr_layouts import Layout, Position
-from sbench.probe.program import Problem
+from sbench.probe.program import MALFORMED, Problem, expect_file
 from sbench.probe.zarr_shards import ShardIndex, build_index
 
 _SHARDING = "sharding_indexed"
@@ -19,6 +20,9 @@ _SHARDING = "sharding_indexed"
 _ITEMS = {"numpy.datetime64": 8, "numpy.timedelta64": 8}
 # Only Zarr's metadata, and kerchunk's references, are read from JSON.
 _LARGEST_JSON = 2**30
+# Zarr has no limits; numpy, which counts elements with 63 bits, has.
+_MOST_AXES, _MOST_ELEMENTS = 32, 2**63 - 1
+_TYPES = {dict: "an object", list: "a list", str: "text"}
 
 
 class Array(NamedTuple):
@@ -84,24 +88,48 @@ def parse_array_3(
     """
     layout = None
     try:
-        grid, codecs = data["chunk_grid"], data["codecs"]
-        if grid["name"] != "regular":
-            raise Problem(f"{where}: the grid of chunks {grid['name']} is not supported, only regular")
-        outer, shards = tuple(grid["configuration"]["chunk_shape"]), ()
-        _check_grid(data["shape"], outer)
-        if codecs and codecs[0]["name"] == _SHARDING:
-            inner = codecs[0]["configuration"]
-            outer, shards, codecs = tuple(inner["chunk_shape"]), outer, inner["codecs"]
-            _check_grid(data["shape"], outer, shards)
+        grid, codecs, shape = (
+            _get_part(data, "chunk_grid"),
+            _get_part(data, "codecs", list),
+            _read_lengths(data, "shape"),
+        )
+        if (kind := _get_name(grid)) != "regular":
+            raise Problem(f"{where}: the grid of chunks {kind} is not supported, only regular")
+        outer, shards = _read_lengths(_get_part(grid, "configuration"), "chunk_shape"), ()
+        _check_grid(shape, outer)
+        _read_encoding(data)
+        if codecs and _get_name(codecs[0]) == _SHARDING:
+            inner = _get_part(codecs[0], "configuration")
+            outer, shards, codecs = _read_lengths(inner, "chunk_shape"), outer, _get_part(inner, "codecs", list)
+            _check_grid(shape, outer, shards)
             if (index := build_index(inner, shards, outer)) and folder:
                 layout = Layout(index=index, read_index=_build_index_reader(folder, data, index))
             elif index:
                 layout = Layout(index=index)
         dtype, item = _read_type_3(data["data_type"])
-        names = tuple(codec["name"] if isinstance(codec, dict) else codec for codec in codecs)
-        return Array(name, tuple(data["shape"]), dtype, item, outer, shards, names, objects, size, layout)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        return Array(name, shape, dtype, item, outer, shards, tuple(map(_get_name, codecs)), objects, size, layout)
+    except MALFORMED as error:
         raise _describe_fault(where, "Zarr 3", error) from error
+
+
+def _get_part(data: object, key: str, kind: type = dict) -> Any:
+    if not isinstance(data, dict) or not isinstance(data[key], kind):
+        raise ValueError(f"{key} must be {_TYPES[kind]}")
+    return data[key]
+
+
+def _get_name(described: object, key: str = "name") -> str:
+    """Return the name of a codec, data type or encoding, which is a text or an object with a name."""
+    return described if isinstance(described, str) else _get_part(described, key, str)
+
+
+def _read_lengths(data: Mapping, key: str) -> tuple[int, ...]:
+    """Return the shape of an array or a chunk."""
+    lengths = _get_part(data, key, list)
+    is_sound = len(lengths) <= _MOST_AXES and all(type(one) is int and one >= 0 for one in lengths)
+    if not is_sound or math.prod(max(1, one) for one in lengths) > _MOST_ELEMENTS:
+        raise ValueError(f"{key} must be a list of at most {_MOST_AXES} lengths of axes (got {lengths!r:.60})")
+    return tuple(lengths)
 
 
 def _build_index_reader(
@@ -111,11 +139,12 @@ def _build_index_reader(
 
     def read_index(position: Position) -> tuple[bytes | None, str]:
         path = folder / format_key(data, position)
+        expect_file(path)
         try:
             with open(path, "rb") as content:
-                if index.is_last:
-                    content.seek(max(0, content.seek(0, os.SEEK_END) - index.bytes))
-                return content.read(index.bytes), str(path)
+                size = content.seek(0, os.SEEK_END)
+                content.seek(max(0, size - index.bytes) if index.is_last else 0)
+                return content.read(min(size, index.bytes)), str(path)
         except (FileNotFoundError, NotADirectoryError):
             return None, str(path)
         except OSError as error:
@@ -126,36 +155,46 @@ def _build_index_reader(
 
 def format_key(data: Mapping, position: Position) -> str:
     """Return the key of an object in the folder of its array, according to the array's metadata of Zarr 3."""
-    encoding = data.get("chunk_key_encoding") or {"name": "default"}
-    configuration = encoding.get("configuration") or {}
-    if encoding["name"] == "v2":
-        return configuration.get("separator", ".").join(map(str, position)) or "0"
-    return configuration.get("separator", "/").join(("c", *map(str, position)))
+    name, separator = _read_encoding(data)
+    return separator.join(map(str, position if name == "v2" else ("c", *position))) or "0"
+
+
+def _read_encoding(data: Mapping) -> tuple[str, str]:
+    """Return the name of the encoding of keys, and the separator; another than these would leave the store."""
+    encoding = data.get("chunk_key_encoding") or "default"
+    name, options = _get_name(encoding), encoding.get("configuration") if isinstance(encoding, dict) else None
+    separator = (options or {}).get("separator", "." if name == "v2" else "/")
+    if separator not in ("/", "."):
+        raise ValueError(f"the separator of the keys of chunks must be / or . (got {separator!r:.60})")
+    return name, separator
 
 
 def _read_type_3(data_type: object) -> tuple[str, int]:
     """Return the name of a data type, and its size in bytes or 0."""
+    name = _get_name(data_type)
     if isinstance(data_type, dict):
-        options = data_type.get("configuration") or {}
-        return data_type["name"], options.get("length_bytes") or _ITEMS.get(data_type["name"], 0)
-    name = str(data_type)
+        item = (data_type.get("configuration") or {}).get("length_bytes") or _ITEMS.get(name, 0)
+        if type(item) is not int or not 0 <= item < 2**31:
+            raise ValueError(f"length_bytes must be a number of bytes (got {item!r:.60})")
+        return name, item
     try:
-        return name, int(name[1:]) // 8 if name[:1] == "r" else np.dtype(name).itemsize
-    except (TypeError, ValueError):
+        return name, int(name[1:]) // 8 if re.fullmatch(r"r\d{1,9}", name) else np.dtype(name).itemsize
+    except MALFORMED:
         return name, 0
 
 
 def parse_array_2(name: str, data: Mapping, where: object, objects: int, size: int) -> Array:
     """Build an array from its metadata of Zarr 2; see `parse_array_3`."""
     try:
-        described = data["dtype"]
-        dtype = np.dtype([tuple(field) for field in described] if isinstance(described, list) else described)
-        filters = [*(data.get("filters") or []), *([data["compressor"]] if data["compressor"] else [])]
-        names = tuple(one["id"] for one in filters)
-        _check_grid(data["shape"], data["chunks"])
+        described, chunks, shape = data["dtype"], _read_lengths(data, "chunks"), _read_lengths(data, "shape")
+        fields = [tuple(field) for field in described] if isinstance(described, list) else []
+        dtype = np.dtype(fields or _get_part(data, "dtype", str))
+        filters = _get_part(data, "filters", list) if data.get("filters") else []
+        names = tuple(_get_name(one, "id") for one in (*filters, data["compressor"]) if one)
+        _check_grid(shape, chunks)
         item = 0 if dtype.hasobject else dtype.itemsize
-        return Array(name, tuple(data["shape"]), str(dtype), item, tuple(data["chunks"]), (), names, objects, size)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return Array(name, shape, str(dtype), item, chunks, (), names, objects, size)
+    except MALFORMED as error:
         raise _describe_fault(where, "Zarr 2", error) from error
 
 
@@ -168,7 +207,7 @@ def _check_grid(shape: Sequence[int], chunks: Sequence[int], shards: Sequence[in
 
 
 def _describe_fault(where: object, form: str, error: Exception) -> Problem:
-    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    reason = f"{error} is missing" if isinstance(error, KeyError) else f"{error!s:.200}"
     return Problem(f"{where} cannot be read as {form} metadata: {reason}; write the store again")
 
 
@@ -178,6 +217,7 @@ def read_json(path: Path) -> dict:
     Raises:
         Problem: it cannot be read, is too large, or is not a JSON object.
     """
+    expect_file(path)
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise Problem(f"{path} is too large for JSON metadata; write the references as Parquet")
@@ -196,7 +236,7 @@ def parse_json(text: str, where: str) -> dict:
     """
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(f"{where} is not valid JSON ({error}); copy or download it again") from error
     if not isinstance(data, dict):
         raise Problem(f"{where} must be a JSON object; copy or download it again")

@@ -1,6 +1,7 @@
 """Describe Zarr stores, kerchunk references and Icechunk repositories, and the requests that read them over S3."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,7 +18,8 @@ from sbench.studies.shots.accesses import Accesses
 
 # As for HDF5 files: 1,000 sequential requests take 20 s at 20 ms, and 50 take a second.
 _MANY_CHUNKS, _MANY_ARRAYS = 1_000, 50
-_LISTED = 20
+# Maximum number of chunks along an axis, or of single chunks, that an access lists.
+_LISTED, _MOST_CHUNKS = 20, 1_000_000
 
 
 @dataclass
@@ -168,5 +170,8 @@ def _describe_clients(requests: Requests, has_heads: bool) -> str:
 
 
 def _forecast(level: str, array: Array) -> Requests:
+    along = [-(-size // step) for size, step in zip(array.shape, array.chunks, strict=True)]
+    if (math.prod(along) // int(level[2:]) if level.startswith("1/") else max(along, default=0)) > _MOST_CHUNKS:
+        raise Problem(f"{array.name} has too many chunks to forecast {level}; name other arrays")
     places = (forecast_requests(array, spans) for spans in list_places(array.kind, level))
     return functools.reduce(Requests.add, places, Requests())

@@ -16,7 +16,7 @@ from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.inputs import find_object
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED, _NODE = ".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,18}")
 _FORMATS = {_NODE: "Zarr 3", _CONSOLIDATED: "Zarr 2", _ARRAY: "Zarr 2"}
 # Maximum number of shards of an array whose index is checked, and size of these indexes in bytes.
 _CHECKED_SHARDS, _CHECKED_BYTES = 100, 4 * 2**20
@@ -67,7 +67,7 @@ def read_store(path: Path) -> ZarrStore:
     if path.is_file():
         return _read_references(path)
     if (path / _CONSOLIDATED).exists() and "record_size" in (data := read_json(path / _CONSOLIDATED)):
-        arrays = list(_build_arrays(path / _CONSOLIDATED, data.get("metadata") or {}))
+        arrays = list(_build_arrays(path / _CONSOLIDATED, _get_nodes(data, path / _CONSOLIDATED)))
         return ZarrStore(str(path), "kerchunk references (Parquet)", arrays, True)
     arrays, formats, is_consolidated = [], set(), (path / _CONSOLIDATED).exists()
     for folder, names, files in os.walk(path):
@@ -97,12 +97,20 @@ def _find_bad_shards(arrays: Iterable[Array]) -> Iterator[str]:
     """Yield the faults of shards whose index cannot be read, among shards that are evenly spaced in each array."""
     for array in arrays:
         if array.layout and array.layout.read_index:
-            most = max(1, min(_CHECKED_SHARDS, _CHECKED_BYTES // array.layout.index.bytes))
-            for number in range(0, array.largest, max(1, -(-array.largest // most))):
+            most = min(_CHECKED_SHARDS, _CHECKED_BYTES // array.layout.index.bytes)
+            for number in range(0, array.largest, max(1, -(-array.largest // most))) if most else ():
                 try:
                     array.layout.read_ranges(tuple(map(int, np.unravel_index(number, array.grid))))
                 except Problem as problem:
                     yield str(problem)
+
+
+def _get_nodes(data: object, where: object) -> dict:
+    """Return the metadata of arrays and groups by key in consolidated metadata."""
+    nodes = data.get("metadata") or {} if isinstance(data, dict) else None
+    if not isinstance(nodes, dict):
+        raise Problem(f"{where}: consolidated metadata must be a JSON object; consolidate them again")
+    return nodes
 
 
 def get_prefix(address: str) -> str:
@@ -136,14 +144,14 @@ def find_remote_store(address: str, spec: dict) -> ZarrStore | None:
             return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, {name: data})), True)
         if name == _CONSOLIDATED:
             form = "kerchunk references (Parquet)" if "record_size" in data else _FORMATS[name]
-            return ZarrStore(address, form, list(_build_arrays(source.where, data.get("metadata") or {})), True)
+            return ZarrStore(address, form, list(_build_arrays(source.where, _get_nodes(data, source.where))), True)
         # The group of a store of Zarr 2 never contains its arrays.
         if not (consolidated := data.get("consolidated_metadata")):
             raise Problem(
                 f"{address}: the metadata of its arrays are not consolidated; name an array, or consolidate them"
                 " (zarr.consolidate_metadata)"
             )
-        nodes = {f"{key}/{_NODE}": node for key, node in (consolidated.get("metadata") or {}).items()}
+        nodes = {f"{key}/{_NODE}": node for key, node in _get_nodes(consolidated, source.where).items()}
         return ZarrStore(address, _FORMATS[name], list(_build_arrays(source.where, nodes)), True)
     return None
 
@@ -175,6 +183,7 @@ def _read_references(path: Path) -> ZarrStore:
     for key, value in references.items():
         folder, _, name = key.rpartition("/")
         if name not in ZARR:
+            _check_reference(value, f"{path}: {key}")
             while folder and folder not in folders:
                 folder = folder.rpartition("/")[0]
             chunks.setdefault(folder, {})[key[len(folder) :].lstrip("/")] = value
@@ -185,6 +194,14 @@ def _read_references(path: Path) -> ZarrStore:
 
 def _is_range(value: object) -> bool:
     return isinstance(value, list) and bool(value)
+
+
+def _check_reference(value: object, where: str) -> None:
+    is_range = isinstance(value, list) and len(value) in (1, 3) and isinstance(value[0], str)
+    if not (
+        (is_range and all(type(one) is int and 0 <= one < 2**63 for one in value[1:])) or isinstance(value, str | dict)
+    ):
+        raise Problem(f"{where} must be a text or [file, offset, size]; write the references again")
 
 
 def find_lost_files(path: object, files: Iterable[str]) -> Iterator[str]:

@@ -7,7 +7,6 @@ is written to disk. The limits apply to the bytes actually read, not to the size
 
 import bz2
 import gzip
-import io
 import lzma
 import stat
 import tarfile
@@ -24,6 +23,7 @@ from sbench.probe.sizes import format_size
 # Suffixes of archives; and of archives and single compressed files.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
 SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
+_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
 _ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 _CUT_OFF = "is cut off: the copy is incomplete"
 _READ = 2**16
@@ -33,8 +33,6 @@ _HEADER_BYTES = 2**20
 FILE_BYTES = 16 * 2**20
 # Limits of an archive: number of files and directories, and total uncompressed bytes.
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
-# Maximum memory of the decompression of xz, whose header states it. `xz -9` needs 65 MiB, and at most 1.5 GiB exist.
-_XZ_BYTES = 2**27
 
 
 def remove_suffix(name: str) -> str:
@@ -83,42 +81,7 @@ def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _choose_opener(path: Path):
     with open(path, "rb") as file:
-        return {b"\x1f\x8b": gzip.open, b"\xfd7": open_xz, b"BZ": bz2.open}.get(file.read(2), open)
-
-
-class _Xz(io.RawIOBase):
-    """The decompressed content of a file, whose decompression may not take more than `_XZ_BYTES` of memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._file, self._xz = io.FileIO(path), lzma.LZMADecompressor(memlimit=_XZ_BYTES)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, room: bytearray) -> int:
-        data = b""
-        while not data:
-            block = self._file.read(_READ) if self._xz.needs_input else b""
-            if self._xz.eof:
-                # Padding or another stream may follow.
-                block = (self._xz.unused_data or self._file.read(_READ)).lstrip(b"\0")
-                self._xz = lzma.LZMADecompressor(memlimit=_XZ_BYTES)
-                if not block:
-                    return 0
-            elif self._xz.needs_input and not block:
-                raise EOFError("the compressed data end early")
-            data = self._xz.decompress(block, len(room))
-        room[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def open_xz(path: Path, mode: str = "rb") -> IO[bytes]:
-    """Open a file that is compressed with xz; reading raises LZMAError or EOFError if it is damaged."""
-    return io.BufferedReader(_Xz(path))
+        return _OPENERS.get(file.read(2), open)
 
 
 @contextmanager
@@ -173,21 +136,14 @@ def _read_tar(stream: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             yield shorten_name(PurePosixPath(member.name).as_posix()), content.read()
 
 
-def read_tar(
-    stream: IO[bytes], total_bytes: int, file_bytes: int
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield the header and the content (None for a directory) of each member of a tarball, in its order.
-
-    Args:
-        stream: the tarball, without compression.
-        total_bytes: maximum number of bytes to read from the stream.
-        file_bytes: maximum size of a file.
+def read_tar(stream: IO[bytes], most: int, file_bytes: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield (header, content) of each member of a tarball of at most `most` bytes; the content of a directory is None.
 
     Raises:
-        Problem: a limit is violated. The message begins with a verb, so that callers can prefix the name.
-        TarError: the tarball is damaged.
+        Problem: the tarball violates a limit. The message begins with a verb, so that callers can prefix the name.
+        TarError: it is damaged.
     """
-    metered = _Metered(stream, total_bytes)
+    metered = _Metered(stream, most)
     with tarfile.open(fileobj=metered, mode="r|", tarinfo=_Member) as archive:
         for count, member in enumerate(archive):
             if count == MEMBERS:
@@ -196,18 +152,17 @@ def read_tar(
             metered.until = member.offset_data + member.size + _HEADER_BYTES
             yield member, archive.extractfile(member)
     # The checksum is verified only at the end of the stream, so read to the end.
-    metered.until = total_bytes
+    metered.until = most
     while metered.read(_READ):
         pass
 
 
 def _validate_tar_member(member: tarfile.TarInfo, most: int) -> None:
     """Reject oversized members, and members other than regular files and directories inside the tarball's directory."""
-    link = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
-    special = not (member.isreg() or member.isdir()) or member.issparse()
-    _validate_member(
-        member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""), most
-    )
+    reason = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
+    if not (reason or member.isreg() or member.isdir()) or member.issparse():
+        reason = "is neither a plain file nor a folder"
+    _validate_member(member.name, member.size, reason, most)
 
 
 def _validate_member(name: str, size: int, reason: str, most: int) -> None:

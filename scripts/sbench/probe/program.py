@@ -34,6 +34,8 @@ _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection
 # The file name and errno of a failed system call in an HDF5 error message.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
+# What code raises for content that lacks values, or has values of wrong types.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 # Packages with threads in Rust that hold Python objects for a moment after a call. They abort an interpreter that ends
 # in that moment ("Do we need some kind of shutdown method?", issue 40 of pyo3-async-runtimes).
 _WITH_THREADS = ({"icechunk"}, {"obstore", "zarr"})

@@ -54,7 +54,7 @@ class ShardIndex(NamedTuple):
 
 def list_present(ranges: np.ndarray) -> list[tuple[int, int]]:
     """Return the (begin, end) of each chunk that is in its shard."""
-    return [(int(begin), int(begin + size)) for begin, size in ranges.reshape(-1, 2) if int(begin) != _EMPTY]
+    return [(int(begin), int(begin) + int(size)) for begin, size in ranges.reshape(-1, 2) if int(begin) != _EMPTY]
 
 
 def build_index(configuration: Mapping, shard: tuple[int, ...], chunk: tuple[int, ...]) -> ShardIndex | None:

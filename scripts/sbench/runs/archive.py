@@ -136,7 +136,7 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
         raise Problem(f"{path} must be a file, the archive of a run")
     with tempfile.TemporaryDirectory(prefix="archive.") as work:
         try:
-            with packed.open_xz(path) as stream:
+            with lzma.open(path) as stream:
                 manifest = _unpack_archive(stream, _MOST_TIMES * path.stat().st_size, Path(work))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise Problem(f"{path} is not an archive of a run, or is incomplete ({error})") from error

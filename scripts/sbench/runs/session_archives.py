@@ -19,13 +19,11 @@ from sbench.design import config as configuration
 from sbench.design import matrix as matrices
 from sbench.design import records
 from sbench.measure import gather, tables
-from sbench.probe.program import Problem, compute_file_digest, read_json
+from sbench.probe.program import MALFORMED, Problem, compute_file_digest, read_json
 from sbench.runs import archive
 
 IN_BUCKET = "s3://"
 _REMEDY = "get the archive again"
-# What files raise whose values have other types than those that this project writes.
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # Facts that the page of a comparison shows.
 _SHOWN_FACTS = ("libraries", "machine", "software")
 _SHOWN = 3
@@ -99,7 +97,7 @@ def load_sessions(place: str) -> tuple[list[Session], list[str]]:
                 sessions.append(read_session(path, where))
             except Problem as problem:
                 refused.append(str(problem).replace(str(path), where))
-            except _MALFORMED as error:
+            except MALFORMED as error:
                 refused.append(f"{where} is damaged ({type(error).__name__}: {error}); {_REMEDY}")
     sessions, copies = _remove_copies(sessions)
     refused += copies
