@@ -250,6 +250,32 @@ def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path
     assert not provide_piece(Recipe("thing", {"flag": 1}, build, ("part",))).cached
 
 
+def test_a_piece_without_a_folder_that_was_built_is_built_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def build(folder, workshop):
+        for name in ("bin", "lib"):
+            (folder / name).mkdir()
+        (folder / "bin/python").touch()
+        return {}
+
+    for needs in ((), ("bin/python",)):
+        recipe = Recipe("thing", {"needs": needs}, build, needs)
+        piece = provide_piece(recipe)
+        assert find_piece(recipe)
+        # As of an earlier version.
+        marker = json.loads((piece.folder / "complete.json").read_text(encoding="utf-8"))
+        older = {key: value for key, value in marker.items() if key != "entries"}
+        for written in (marker, older) if needs else (marker,):
+            (piece.folder / "complete.json").write_text(json.dumps(written), encoding="utf-8")
+            assert find_piece(recipe)
+            (piece.folder / "lib").rmdir()
+            assert find_piece(recipe) is None
+            (piece.folder / "lib").mkdir()
+        (piece.folder / "lib").rmdir()
+        assert not provide_piece(recipe).cached
+
+
 def test_a_piece_of_the_installed_package_is_used_if_its_inputs_are_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("sbench.build.cache.CONTAINED", tmp_path / "contained")
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")

@@ -127,7 +127,9 @@ def _read_piece(recipe: Recipe, folder: Path, expected: dict) -> Piece | None:
         if isinstance(problem.__cause__, OSError) and os.path.exists(folder / COMPLETE):
             raise
         return None
-    if marker | expected != marker or not all((folder / need).exists() for need in recipe.needs):
+    # Markers of earlier versions do not list the entries of the directory. Environments always have a lib.
+    needs = (*recipe.needs, *marker.get("entries", ["lib"] if "bin/python" in recipe.needs else []))
+    if marker | expected != marker or not all((folder / need).exists() for need in needs):
         return None
     return Piece(recipe.key, folder, marker["facts"], cached=True)
 
@@ -192,7 +194,8 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
         shutil.rmtree(work, ignore_errors=True)
     # Flush the files to disk before the marker that declares them complete.
     os.sync()
-    write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts})
+    entries = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts, "entries": entries})
     return Piece(key, folder, facts, cached=False)
 
 
