@@ -3,14 +3,21 @@
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -140,12 +147,12 @@ def test_reports_of_requests_that_were_lost_are_noticed():
 
 
 @contextlib.contextmanager
-def proxied(tmp_path: Path, environments: Path, network: dict):
+def proxied(tmp_path: Path, environments: Path, network: dict, encrypted: bool = False):
     """Yield an emulated network before a server of ranges."""
     program = artefact(environments / "servers.json")["toxiproxy"]
     with serve_ranges() as endpoint, contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
-        yield embedded.Proxy(stack, program, endpoint, network, log)
+        yield embedded.Proxy(stack, program, endpoint, network, log, encrypted)
 
 
 def network_of(proxy: embedded.Proxy, nbytes: int) -> dict:
@@ -188,6 +195,65 @@ def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connec
     assert checks.check_rate(network, passed["sent"], seconds) == []
     assert checks.check_rate(network, passed["sent"], 0.2)[0].startswith("too fast to be true: 8.0 MiB arrived within")
     assert checks.check_rate({"per_connection_mib_s": 1}, passed["sent"], 0.001) == [], "no hard bound"
+
+
+def get_ranges(proxy: embedded.Proxy, numbers: Iterable[int], opened: list[HTTPConnection]) -> int:
+    """Request a byte for each number over one connection, which stays open, and return how many bytes came."""
+    host = urlsplit(proxy.endpoint).netloc
+    trusted = ssl.create_default_context(cadata=proxy.fetch_authority() or None)
+    is_plain = proxy.endpoint.startswith("http:")
+    opened.append(client := HTTPConnection(host) if is_plain else HTTPSConnection(host, context=trusted))
+    read = 0
+    for number in numbers:
+        client.request("GET", "/o", headers={"Range": f"bytes={number}-{number}"})
+        read += len(client.getresponse().read())
+    return read
+
+
+@pytest.mark.parametrize(
+    "network, encrypted, clients, limit",
+    [
+        ({}, False, 100, 64),
+        ({"latency_ms": 1}, False, 100, 64),
+        ({}, True, 250, 1024),
+        ({"latency_ms": 1}, True, 40, 64),
+    ],
+)
+def test_a_network_that_is_short_of_descriptors_lets_clients_wait_and_counts_them_all(
+    tmp_path, environments, network, encrypted, clients, limit
+):
+    with proxied(tmp_path, environments, network, encrypted) as proxy, ThreadPoolExecutor(clients) as pool:
+        resource.prlimit(proxy.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        proxy.reset_traffic()
+        opened: list[HTTPConnection] = []
+        read = list(pool.map(lambda number: get_ranges(proxy, [number], opened), range(clients)))
+        passed = proxy.fetch_traffic()
+    assert read == [1] * clients
+    assert {row["range"] for row in passed["exchanges"]} == {f"bytes={number}-{number}" for number in range(clients)}
+    assert (len(passed["exchanges"]), passed["connections"]) == (clients, clients)
+
+
+def test_what_passed_comes_in_pieces(tmp_path, environments):
+    with proxied(tmp_path, environments, {}) as proxy:
+        get_ranges(proxy, range(5000), [])
+        passed = proxy.fetch_traffic()
+        with urllib.request.urlopen(f"{proxy._control}/passed") as answer:
+            lines = list(map(len, answer))
+    assert [row["range"] for row in passed["exchanges"]] == [f"bytes={number}-{number}" for number in range(5000)]
+    assert len(lines) > 2
+    assert max(lines) < 2**20
+
+
+def test_an_emulated_network_answers_nobody_who_lacks_its_token(tmp_path, environments):
+    with proxied(tmp_path, environments, {}) as proxy:
+        get_ranges(proxy, [1], [])
+        control = urlsplit(proxy._control)
+        for path in ("reset", "passed", "listen", "authority", "", "0/reset"):
+            with pytest.raises(HTTPError, match="404"):
+                urllib.request.urlopen(f"http://{control.netloc}/{path}")
+        line = Path(f"/proc/{proxy.process.pid}/cmdline").read_text(encoding="utf-8")
+        assert len(proxy.fetch_traffic()["exchanges"]) == 1
+    assert control.path[1:] not in line
 
 
 # Listens as Azurite does, and takes its time to save when it is asked to end.

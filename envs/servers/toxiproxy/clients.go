@@ -8,33 +8,66 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
+	"errors"
 	"log"
 	"math/big"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// Clients connect here where connections are encrypted, or end in a reset; the rest of the proxy sees plain requests.
-// A handshake costs the round trips that it has on a network: one of TLS 1.3, two of TLS 1.2.
+// Clients connect here. Connections are encrypted, or end in a reset, where that is asked; what passes them on sees plain
+// requests. A handshake costs the round trips that it has on a network: one of TLS 1.3, two of TLS 1.2.
 type clients struct {
-	secret *tls.Config
-	resets bool
-	trip   time.Duration
-	inner  string
+	secret   *tls.Config
+	resets   bool
+	trip     time.Duration
+	upstream string
+	// Passes bytes on in both directions, until both have ended.
+	pass func(client net.Conn, server *net.TCPConn, to *connection)
+	// How many descriptors a connection takes, and how many connections there are.
+	each int64
+	open atomic.Int64
 }
 
-func (c clients) serve(listener net.Listener) {
+const (
+	// Descriptors that are not for clients: listeners, the control address, a client that waits, and Go's own.
+	reserved = 16
+	// What is short is looked for again after this time.
+	pause = 5 * time.Millisecond
+)
+
+func (c *clients) serve(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
-			log.Fatal(err)
+			time.Sleep(pause)
+			continue
 		}
+		c.enter()
 		go c.connect(client.(*net.TCPConn))
 	}
 }
 
-func (c clients) connect(raw *net.TCPConn) {
+// enter waits until there are descriptors for one more connection. It lets none begin that could not be completed, since
+// connections that wait for each other's descriptors would wait for ever.
+func (c *clients) enter() {
+	for {
+		var limit syscall.Rlimit
+		syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+		most := (int64(min(limit.Cur, 1<<30)) - reserved) / c.each
+		if open := c.open.Load(); open < max(most, 1) {
+			c.open.Add(1)
+			return
+		}
+		traffic.endIdle()
+		time.Sleep(pause)
+	}
+}
+
+func (c *clients) connect(raw *net.TCPConn) {
+	defer c.open.Add(-1)
 	defer raw.Close()
 	client := net.Conn(raw)
 	if c.resets {
@@ -55,16 +88,32 @@ func (c clients) connect(raw *net.TCPConn) {
 		time.Sleep(time.Duration(trips) * c.trip)
 		client = conn
 	}
-	server, err := net.Dial("tcp", c.inner)
+	server, err := c.dial()
 	if err != nil {
-		log.Fatal(err)
+		return
 	}
-	go func() {
-		io.Copy(server, client)
-		server.Close()
-	}()
-	// Without a close_notify: it is an end that nobody has announced.
-	io.Copy(client, server)
+	defer server.Close()
+	to := traffic.connect(raw)
+	defer traffic.disconnect(to)
+	c.pass(client, server, to)
+}
+
+// dial connects to the server, and waits while descriptors or ports are short.
+func (c *clients) dial() (*net.TCPConn, error) {
+	for {
+		server, err := net.Dial("tcp", c.upstream)
+		if err == nil {
+			return server.(*net.TCPConn), nil
+		}
+		isShort := false
+		for _, number := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.EADDRNOTAVAIL} {
+			isShort = isShort || errors.Is(err, number)
+		}
+		if !isShort {
+			return nil, err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // authority makes a certificate authority that lives as long as this process, and the server's certificate by it.

@@ -1,7 +1,8 @@
 // Toxiproxy before a server on the loopback, with toxics of its own: a connection costs a round trip, connections share
 // a rate, and the requests that pass are recorded; faults are injected and connections encrypted where that is asked.
-// Without delays and limits a relay takes toxiproxy's place. On its control address, /listen says where clients connect,
-// /authority whom they trust, /passed what passed, after which no faults are injected, and /reset forgets that.
+// Without delays and limits a relay takes toxiproxy's place. The control address answers those alone who know the token
+// that CONTROL_TOKEN had: below /<token>, /listen says where clients connect, /authority whom they trust, /passed what
+// passed, after which no faults are injected, and /reset forgets that.
 package main
 
 import (
@@ -39,6 +40,10 @@ func main() {
 		fmt.Println("toxiproxy", toxiproxy.Version)
 		return
 	}
+	token := os.Getenv("CONTROL_TOKEN")
+	if token == "" {
+		log.Fatal("CONTROL_TOKEN must be set, to a text that nobody else can guess")
+	}
 	// Errors alone: at level info each connection is a line.
 	logger := zerolog.New(os.Stdout).Level(zerolog.ErrorLevel)
 	toxic := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
@@ -51,49 +56,42 @@ func main() {
 		between := http.Server{Handler: faults.handler(*upstream), ErrorLog: log.New(io.Discard, "", 0)}
 		go between.Serve(listener)
 	}
-	var address string
+	front := &clients{
+		resets: *fault == "reset", trip: time.Duration(*latency) * time.Millisecond, upstream: server, each: 2,
+		pass: relay{record: *record}.pass,
+	}
+	if *fault != "" {
+		front.each = 4
+	}
 	if *latency > 0 || *jitter > 0 || *shared > 0 || *each > 0 {
-		// Port 0: the kernel gives it one that nobody else can have taken.
-		proxy := toxiproxy.NewProxy(toxic, "store", "127.0.0.1:0", server)
+		proxy := toxiproxy.NewProxy(toxic, "store", "", server)
 		add(proxy, "requests", "upstream", map[string]any{"milliseconds": *latency, "record": *record})
 		// The latency counts from when the proxy had a chunk, so it is before the rate.
 		if *latency > 0 || *jitter > 0 {
 			add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
 		}
 		add(proxy, "answers", "downstream", map[string]any{"per_connection": *each, "shared": *shared, "record": *record})
-		if err := proxy.Start(); err != nil {
-			log.Fatal(err)
-		}
-		address = proxy.Listen
-	} else {
-		listener := listen()
-		address = listener.Addr().String()
-		go relay{upstream: server, record: *record}.serve(listener)
+		front.pass = link(toxic, proxy)
 	}
 	var trusted []byte
-	if *encrypted || *fault == "reset" {
-		front := clients{resets: *fault == "reset", trip: time.Duration(*latency) * time.Millisecond, inner: address}
-		if *encrypted {
-			front.secret, trusted = authority()
-		}
-		listener := listen()
-		address = listener.Addr().String()
-		go front.serve(listener)
+	if *encrypted {
+		front.secret, trusted = authority()
 	}
+	listener := listen()
+	go front.serve(listener)
 	traffic.reset()
-	http.HandleFunc("/listen", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, address) })
-	http.HandleFunc("/authority", func(w http.ResponseWriter, r *http.Request) { w.Write(trusted) })
-	http.HandleFunc("/reset", func(w http.ResponseWriter, r *http.Request) {
+	answer := func(path string, handler http.HandlerFunc) { http.HandleFunc("/"+token+path, handler) }
+	answer("/listen", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, listener.Addr()) })
+	answer("/authority", func(w http.ResponseWriter, r *http.Request) { w.Write(trusted) })
+	answer("/reset", func(w http.ResponseWriter, r *http.Request) {
 		traffic.reset()
 		faults.reset()
 	})
-	http.HandleFunc("/passed", func(w http.ResponseWriter, r *http.Request) {
-		passed, err := traffic.state(faults.end())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+	answer("/passed", func(w http.ResponseWriter, r *http.Request) {
+		if err := traffic.write(w, faults.end()); err != nil {
+			// The client then sees that the answer is not whole.
+			panic(http.ErrAbortHandler)
 		}
-		w.Write(passed)
 	})
 	log.Fatal(http.ListenAndServe(*control, nil))
 }

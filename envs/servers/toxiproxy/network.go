@@ -1,15 +1,54 @@
 package main
 
 import (
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
 // A sender may be this far behind its rate and catch up: timers wake late, and that would cost rate otherwise.
 const slack = 10 * time.Millisecond
+
+// Connections are linked one after the other, since toxics do not say to which a new state belongs.
+var (
+	linking sync.Mutex
+	linked  *connection
+)
+
+// An end of a connection says when it was closed. An encrypted one ends without a close_notify: it is an end that nobody
+// has announced.
+type end struct {
+	net.Conn
+	plain net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (e *end) Close() error {
+	e.once.Do(func() { close(e.ended) })
+	return e.plain.Close()
+}
+
+// link returns what passes bytes on through the toxics of a proxy, until both ends are closed.
+func link(api *toxiproxy.ApiServer, proxy *toxiproxy.Proxy) func(net.Conn, *net.TCPConn, *connection) {
+	return func(client net.Conn, server *net.TCPConn, to *connection) {
+		there := &end{Conn: client, plain: to.plain, ended: make(chan struct{})}
+		here := &end{Conn: server, plain: server, ended: make(chan struct{})}
+		name := strconv.Itoa(to.number)
+		linking.Lock()
+		linked = to
+		proxy.Toxics.StartLink(api, name+"upstream", there, here, stream.Upstream)
+		proxy.Toxics.StartLink(api, name+"downstream", here, there, stream.Downstream)
+		linking.Unlock()
+		<-there.ended
+		<-here.ended
+	}
+}
 
 // Requests are what clients send. The first bytes of a connection are held back until a round trip has passed since it
 // was opened: the kernel has shaken hands with the client before the proxy saw it.
@@ -18,8 +57,8 @@ type Requests struct {
 	Record       bool `json:"record"`
 }
 
-// NewState is the connection: the proxy starts its upstream before its downstream, one connection after the other.
-func (t *Requests) NewState() any { return traffic.connect() }
+// NewState is the connection that is being linked.
+func (t *Requests) NewState() any { return linked }
 
 // GetBufferSize lets the client send on while it waits.
 func (t *Requests) GetBufferSize() int { return 1024 }
@@ -44,12 +83,8 @@ type Answers struct {
 	all           line
 }
 
-// NewState is the connection whose upstream was started last.
-func (t *Answers) NewState() any {
-	traffic.Lock()
-	defer traffic.Unlock()
-	return traffic.newest
-}
+// NewState is the connection that is being linked.
+func (t *Answers) NewState() any { return linked }
 
 // Pipe passes chunks on, each when the last of its bytes would have come over both lines. It is counted before a client
 // can say that it has it.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"log"
 	"net"
 	"time"
 
@@ -13,41 +12,23 @@ import (
 // A relay records what passes and neither delays nor limits it. It copies each byte once, toxiproxy's chain of toxics
 // four times.
 type relay struct {
-	upstream string
-	record   bool
+	record bool
 }
 
 // As much as is read at a time.
 const relayed = 1 << 18
 
-func (r relay) serve(listener net.Listener) {
-	for {
-		client, err := listener.Accept()
-		if err != nil {
-			log.Fatal(err)
-		}
-		go r.connect(client)
-	}
-}
-
-// connect passes bytes on in both directions until the server ends. A client that has sent all it has to send may still
+// pass passes bytes on in both directions until the server ends. A client that has sent all it has to send may still
 // wait for the answer.
-func (r relay) connect(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", r.upstream)
-	if err != nil {
-		return
-	}
-	to := traffic.connect()
+func (r relay) pass(client net.Conn, server *net.TCPConn, to *connection) {
 	go func() {
 		if err := r.copy(server, client, to, traffic.request); errors.Is(err, io.EOF) {
-			server.(*net.TCPConn).CloseWrite()
+			server.CloseWrite()
 		} else {
 			server.Close()
 		}
 	}()
 	r.copy(client, server, to, traffic.answer)
-	server.Close()
 }
 
 // copy passes bytes on until an error, which it returns; io.EOF is the end of what is sent.

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -35,10 +38,13 @@ type exchange struct {
 
 // A connection has one exchange at a time; asked is what came of its request's head, head of its answer's, and left is
 // how many bytes of the request's body are yet to come, if that is known before its end. A client that waits sends the
-// body only when the server agrees (Expect: 100-continue).
+// body only when the server agrees (Expect: 100-continue). An answer is due so many bytes, or -1 if that is unknown.
 type connection struct {
 	number  int
+	plain   net.Conn
 	opened  time.Time
+	idle    time.Time
+	due     int64
 	now     *exchange
 	asked   []byte
 	head    []byte
@@ -57,19 +63,26 @@ type passage struct {
 	Injected    int         `json:"injected"`
 	Sent        int         `json:"sent"`
 	Unread      int         `json:"unread"`
-	Exchanges   []*exchange `json:"exchanges"`
+	Exchanges   []*exchange `json:"-"`
 }
 
-// A recorder knows the connection that was opened last, and how many there were since the proxy was started.
+// A recorder knows the connections that are open, and how many there were since the proxy was started.
 type recorder struct {
 	sync.Mutex
 	passage
 	since  time.Time
-	newest *connection
+	alive  map[*connection]bool
 	opened int
 }
 
-var traffic = new(recorder)
+var traffic = &recorder{alive: map[*connection]bool{}}
+
+const (
+	// Exchanges that are written at a time.
+	piece = 4096
+	// A client that sends nothing for so long after an answer may have to make room for others.
+	patience = time.Second
+)
 
 func (r *recorder) reset() {
 	r.Lock()
@@ -77,12 +90,29 @@ func (r *recorder) reset() {
 	r.since, r.passage = time.Now(), passage{Exchanges: []*exchange{}}
 }
 
-// state returns what passed as JSON, with how many faults were injected.
-func (r *recorder) state(injected int) ([]byte, error) {
+// write sends what passed as lines of JSON, so that no more than a piece of it is text at a time: first the numbers, with
+// how many faults were injected, then lists of exchanges.
+func (r *recorder) write(w io.Writer, injected int) error {
 	r.Lock()
-	defer r.Unlock()
 	r.Injected = injected
-	return json.Marshal(r.passage)
+	passed := r.passage
+	r.Unlock()
+	lines := json.NewEncoder(w)
+	if err := lines.Encode(passed); err != nil {
+		return err
+	}
+	for exchanges := range slices.Chunk(passed.Exchanges, piece) {
+		r.Lock()
+		text, err := json.Marshal(exchanges)
+		r.Unlock()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(text, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *recorder) handshake(done bool) {
@@ -94,18 +124,43 @@ func (r *recorder) handshake(done bool) {
 	}
 }
 
-func (r *recorder) connect() *connection {
+func (r *recorder) connect(plain net.Conn) *connection {
 	r.Lock()
 	defer r.Unlock()
 	r.Connections++
 	r.opened++
-	r.newest = &connection{number: r.opened, opened: time.Now()}
-	return r.newest
+	opened := &connection{number: r.opened, plain: plain, opened: time.Now()}
+	r.alive[opened] = true
+	return opened
+}
+
+func (r *recorder) disconnect(c *connection) {
+	r.Lock()
+	defer r.Unlock()
+	delete(r.alive, c)
+}
+
+// endIdle ends the connection that has been idle for longest, if it has for a while, as servers do: its client connects
+// anew for its next request.
+func (r *recorder) endIdle() {
+	r.Lock()
+	defer r.Unlock()
+	var longest *connection
+	for c := range r.alive {
+		if !c.idle.IsZero() && (longest == nil || c.idle.Before(longest.idle)) {
+			longest = c
+		}
+	}
+	if longest != nil && time.Since(longest.idle) > patience {
+		longest.idle = time.Time{}
+		longest.plain.Close()
+	}
 }
 
 func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
 	r.Lock()
 	defer r.Unlock()
+	c.idle = time.Time{}
 	isRefused := c.waits && c.now.Status != "" && c.now.Status[0] != '2'
 	if c.left > 0 && !isRefused {
 		c.now.Uploaded += min(c.left, int64(len(chunk.Data)))
@@ -196,7 +251,10 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 		if fields := bytes.Fields(head[:min(len(head), 64)]); len(fields) > 1 {
 			c.now.Status = string(fields[1])
 		}
-		if c.inBody = end >= 0; !c.inBody {
+		if c.inBody = end >= 0; c.inBody {
+			c.due = due(head, c.now.Method)
+		}
+		if !c.inBody {
 			body = 0
 			c.head = bytes.Clone(head)
 		} else if _, rest, is := bytes.Cut(head[:end+2], []byte("\r\nContent-Range: ")); is {
@@ -209,4 +267,19 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 	}
 	c.now.Bytes += body
 	c.now.End = now
+	if c.inBody && (int64(c.now.Bytes) == c.due || c.due < 0 && bytes.HasSuffix(chunk.Data, []byte("\r\n0\r\n\r\n"))) {
+		c.idle = time.Now()
+	}
+}
+
+// due returns how many bytes follow the head of an answer, or -1 if that is unknown.
+func due(head []byte, method string) int64 {
+	answer, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(head)), &http.Request{Method: method})
+	if err != nil {
+		return -1
+	}
+	if method == http.MethodHead {
+		return 0
+	}
+	return answer.ContentLength
 }

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import re
+import secrets
 import select
 import socket
 import subprocess
@@ -15,8 +16,9 @@ import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from subprocess import Popen
 from typing import IO
@@ -263,8 +265,10 @@ class Proxy:
                 *(f"-{name}={value}" for name, value in network.get("fault", {}).items()),
             ]
 
-        self.process, control = start_server(stack, "toxiproxy", log, command, {})
-        self._control = f"http://127.0.0.1:{control}"
+        # Other users of the machine reach the port, but do not see the environment of the process.
+        token = secrets.token_hex(16)
+        self.process, control = start_server(stack, "toxiproxy", log, command, {"CONTROL_TOKEN": token})
+        self._control = f"http://127.0.0.1:{control}/{token}"
         self.endpoint = f"http{'s' * encrypted}://{self._call_control('listen')}"
 
     def fetch_authority(self) -> str:
@@ -290,13 +294,20 @@ class Proxy:
                 `first` and `end` are the times of the start of the request and of the first and last byte of its
                 response, in seconds since the reset.
         """
-        return json.loads(self._call_control("passed"))
+        with self._open_control("passed") as lines:
+            passed = json.loads(lines.readline())
+            return passed | {"exchanges": list(itertools.chain.from_iterable(map(json.loads, lines)))}
 
     def _call_control(self, what: str) -> str:
+        with self._open_control(what) as answer:
+            return answer.read().decode()
+
+    @contextlib.contextmanager
+    def _open_control(self, what: str) -> Iterator[IO[bytes]]:
         try:
             with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
-                return answer.read().decode()
-        except OSError as error:
+                yield answer
+        except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise Problem(f"the proxy of the emulated network does not respond: {reason}; run again") from error
 
