@@ -7,12 +7,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from batteries import hear_interrupts, until
-from conftest import artefact, processes_of, sbench
+from conftest import ROOT, artefact, processes_of, sbench
 from small_runs import (
     MEASURE,
     PAGE,
@@ -276,11 +277,49 @@ def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny_run):
     (step,) = steps_of(tiny_run)
     # It waits for the others, so that it cannot have ended before them.
     os.kill(step, signal.SIGSTOP)
-    for second in (snakemake(tiny_run), launch(tiny_run)):
+    # In a container, or on another node, no process of the first is seen.
+    apart = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", tiny_run / "sbench", "run", "--cores=2"]
+    calls = [snakemake(tiny_run), launch(tiny_run)]
+    if not subprocess.run([*apart[:5], "true"], check=False).returncode:
+        calls.append(subprocess.run(apart, cwd=tiny_run, capture_output=True, text=True, check=False))
+    for second in calls:
         assert second.returncode != 0
         assert "Traceback" not in second.stdout + second.stderr
-    assert "another run is in progress in this folder" in second.stderr
+        assert "unlock" not in second.stdout + second.stderr
+        assert f"another run is in progress in this folder (process {first.pid} of " in second.stderr
     os.kill(step, signal.SIGCONT)
     words, _ = first.communicate()
     assert first.returncode == 0, words
     assert both(tiny_run) == [1, 3]
+
+
+_TERMINATED = """
+import os, signal, sys
+sys.path.insert(0, {scripts!r})
+from sbench.measure import one_run
+one_run.end_at_sigterm()
+
+checkpoint first:
+    output: "first"
+    shell: "touch first"
+
+def end_while_the_scheduler_holds_its_lock(wildcards):
+    if os.path.exists(checkpoints.first.get().output[0]):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return []
+
+rule last:
+    default_target: True
+    input: end_while_the_scheduler_holds_its_lock
+    output: "last"
+    shell: "touch last"
+"""
+
+
+def test_a_run_ends_when_it_is_terminated_at_its_worst_moment(tmp_path):
+    snakefile = _TERMINATED.format(scripts=str(ROOT / "scripts"))
+    (tmp_path / "Snakefile").write_text(snakefile, encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "--cores=1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Will exit after finishing currently running jobs" in done.stderr

@@ -165,7 +165,7 @@ def test_servers_are_built_from_an_installation_by_the_same_recipe(installed, tm
             ("advise", "a.h5"),
             "sbench advise: jsonschema is not installed: pip install 'storage-benchmarks[workflow] @ {wheel}'",
         ),
-        (("run",), "sbench run: psutil is not installed: pip install 'storage-benchmarks[workflow] @ {wheel}'"),
+        (("run",), "sbench run: jsonschema is not installed: pip install 'storage-benchmarks[workflow] @ {wheel}'"),
     ],
 )
 def test_what_lacks_is_one_line_that_installs_the_extra(installed, call, wheel, words, line):

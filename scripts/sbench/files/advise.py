@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from sbench.files.place import find_place, parse_network, parse_store
 from sbench.files.probes import find_misses, find_next_best
 from sbench.files.trial import LONGEST_S, MOST_COPIES, ORIGINAL, Trial
 from sbench.probe import sizes
+from sbench.probe.processes import die_with_parent
 from sbench.probe.program import Problem, build_command, print_json, read_json, write_json
 from sbench.stores import store as stores
 from sbench.studies.shots import accesses as access
@@ -316,7 +318,8 @@ def _get_probe_folder(results: Path) -> Path:
 
 def _run_workflow(config: Path, *words: str) -> int:
     command = build_command("sbench.cli", "run", config, "--yes", *words)
-    return subprocess.run(command, check=False).returncode
+    # It would go on alone if this process were ended.
+    return subprocess.run(command, preexec_fn=lambda: die_with_parent(signal.SIGTERM), check=False).returncode
 
 
 def _list_removals(settings: dict, results: Path) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sbench.design import blocks, matrix, records, session
 from sbench.design import config as configuration
 from sbench.design import study as studies
 from sbench.design.study import Cell
-from sbench.measure import failures
+from sbench.measure import failures, one_run
 from sbench.probe import slurm
 from sbench.probe.program import Problem, expect_folders, expect_room, read_json
 
@@ -76,6 +76,7 @@ class Call:
             Problem: the configuration is invalid, or a folder is not writable.
         """
         self._workflow, self._checkpoints, self._python = workflow, checkpoints, python
+        one_run.end_at_sigterm()
         self.config = configuration.resolve_config(config, files)
         expanded = matrix.expand_all(self.config, files)
         self.run = self.config["run"]
@@ -111,12 +112,14 @@ class Call:
         """Start a session, check that programs can run, and choose the first blocks of each study.
 
         Also move aside the failed artefacts of an interrupted call, and the records of cells to measure again. Nothing
-        is checked or changed by a dry run, by --lint (which does not check environment variables), or if the folder is
-        locked by another call.
+        is checked or changed by a dry run, by --lint (which does not check environment variables), or if a killed call
+        left its lock. A Problem is raised if another call has locked the folder.
         """
         session.start_session()
         looks = self._workflow.output_settings.dryrun or not self._workflow.check_envvars
-        changes = not looks and not any(Path(".snakemake/locks").glob("*"))
+        changes = not looks and not any(one_run.LOCKS.glob("*"))
+        if not looks:
+            one_run.hold_folder()
         if changes:
             self._expect_programs()
             expect_room(self.results / "checked.json")

@@ -9,13 +9,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
-
-import psutil
+from typing import IO, NoReturn
 
 from sbench.design import blocks, matrix, prices
 from sbench.design import study as studies
-from sbench.measure import preflight
+from sbench.measure import one_run, preflight
 from sbench.measure.forecast import add_forecasts
 from sbench.measure.run_plan import Plan, print_costs
 from sbench.probe import host
@@ -61,7 +59,7 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str], 
         ),
         f"--logger-benchmark-planned={seconds:.0f}",
     ]
-    _remove_lock(command)
+    hold_folder()
     for study in plan.cells:
         studies.get_study(study).list_sources(config)
     if plan.changes:
@@ -71,13 +69,19 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str], 
     if not (on_cluster or waits):
         os.execv(command[0], command)
     while True:
-        status = _call_snakemake(command)
+        status = call_snakemake(command)
         if status or not on_cluster or not _has_further_round(plan):
             return status
 
 
-def _call_snakemake(command: list[str]) -> int:
-    """Run Snakemake as a subprocess and return its exit status. Only Snakemake handles Ctrl-C, not this process."""
+def hold_folder() -> None:
+    """Lock the folder for this run (`one_run.hold_folder`), and remove Snakemake's lock if a killed run left it."""
+    one_run.hold_folder()
+    shutil.rmtree(one_run.LOCKS, ignore_errors=True)
+
+
+def call_snakemake(command: list[str], output: IO[str] | None = None) -> int:
+    """Run Snakemake, with the lock of the folder, and return its status. It alone handles Ctrl-C."""
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -85,7 +89,7 @@ def _call_snakemake(command: list[str]) -> int:
 
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return subprocess.call(command, preexec_fn=prepare)
+        return subprocess.call(command, stdout=output, close_fds=False, preexec_fn=prepare)
     finally:
         signal.signal(signal.SIGINT, heard)
 
@@ -108,6 +112,7 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
     display = build_progress_options("published-partial" if partial else "published")
     command = [get_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
+    hold_folder()
     os.execv(command[0], command)
 
 
@@ -155,20 +160,3 @@ def _require_consent(plan: Plan, yes: bool) -> None:
         raise Problem(f"{line}; add --yes, or raise the limits in the configuration")
     if input(f"{line}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise Problem("nothing was started")
-
-
-def _remove_lock(command: list[str]) -> None:
-    """Remove Snakemake's lock if a run was killed and left it behind.
-
-    Raises:
-        Problem: another run is still in progress.
-    """
-    if not any(Path(".snakemake/locks").glob("*")):
-        return
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        programs = {os.path.basename(word) for word in (process.info["cmdline"] or [])[:2]}
-        if "snakemake" in programs and process.info["cwd"] == os.getcwd():
-            raise Problem(
-                f"another run is in progress in this folder (process {process.pid}); wait, or use another clone"
-            )
-    subprocess.run([*command, "--unlock"], capture_output=True, check=True)
