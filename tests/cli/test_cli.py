@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -51,6 +52,35 @@ def test_a_reader_that_goes_ends_a_command_in_silence(words):
     assert "Traceback" not in done.stderr
     assert "Broken pipe" not in done.stderr
     assert done.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("words", [("--help",), ("plan", "--help"), ("published", "--audit", *AUDITED)])
+@pytest.mark.parametrize(
+    "where, line",
+    [
+        (">/dev/full", "the output: No space left on device; free the disk or make the folder writable"),
+        (">&-", "standard output: Bad file descriptor; it is closed: send it to a file, or to /dev/null"),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(words, where, line):
+    command = ["sh", "-c", f'exec "$@" {where}', "sh", ROOT / "sbench", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"problem: {line}\n")
+
+
+def test_input_and_errors_may_be_closed():
+    command = ["sh", "-c", '"$@" <&- && exec "$@" nonsense 2>&-', "sh", ROOT / "sbench", "plan", "config/quick.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "report: reports/quick/index.html" in done.stdout
+
+
+def test_a_folder_that_was_removed_is_one_line(tmp_path):
+    code = "import os; from sbench.cli.__main__ import start; os.mkdir('a'); os.chdir('a'); os.rmdir('../a'); start()"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); {code}", "plan"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    line = "problem: the working folder was removed; change to another one\n"
+    assert (done.returncode, done.stderr) == (2, line)
 
 
 def test_help_imports_nothing_heavy():

@@ -271,6 +271,10 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
     (tmp_path / "month.yaml").write_text("run: 2026-13-01\n", encoding="utf-8")
     with pytest.raises(Problem, match="is not valid YAML: month must be in"):
         configuration.load_config(tmp_path / "month.yaml")
+    for text in ("!!timestamp x", '!!timestamp "x"', "!!bool x", '!!int ""'):
+        (tmp_path / "tag.yaml").write_text(f"run: {text}\n", encoding="utf-8")
+        with pytest.raises(Problem, match=r"tag\.yaml:1: run: YAML cannot read '.*' as \w+; correct it, or quote it"):
+            configuration.load_config(tmp_path / "tag.yaml")
     (tmp_path / "latin.yaml").write_bytes("run: a\n# für\n".encode("latin-1"))
     with pytest.raises(Problem, match="is not UTF-8 at line 2; save it as UTF-8"):
         configuration.load_config(tmp_path / "latin.yaml")

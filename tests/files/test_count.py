@@ -18,7 +18,7 @@ import nbformat
 import numpy as np
 import pytest
 import yaml
-from conftest import ROOT, artefact
+from conftest import ROOT, artefact, run_code
 
 from sbench.build.servers import provide_servers
 from sbench.build.shell import find_uv
@@ -38,12 +38,16 @@ def row(held: str, size: int, method: str = "GET", status: str = "206", query: s
     return {"method": method, "content_range": place, "bytes": size, "status": status, "query": query}
 
 
-def count(folder: Path, *words: object, code: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess:
+def count(
+    folder: Path, *words: object, code: str = "", cwd: Path | None = None, **options: object
+) -> subprocess.CompletedProcess:
     """Run `sbench count` with these arguments, and a Python program if there is code."""
     # Otherwise the first call would build them, and say so.
     provide_servers(("versitygw", "toxiproxy"))
     command = [ROOT / "sbench", "count", *words, *(["--", sys.executable, "-c", WORDS + code] if code else [])]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd or folder, check=False, timeout=120)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd or folder, check=False, timeout=120, **options
+    )
 
 
 @pytest.fixture
@@ -65,6 +69,55 @@ def test_repeated_and_distinct_bytes_are_those_of_sets():
             covered |= {*range(low, high)}
         assert sum(ranges.find_repeated(given)) == repeated
         assert sum(high - low for low, high in ranges.merge_ranges(given)) == len(covered)
+
+
+def test_repeated_bytes_of_very_many_requests_are_found_in_seconds_of_cpu():
+    """In places that are in no order; a list in which each inserts its own would take minutes."""
+    code = """
+import random, resource
+from sbench.files.ranges import find_repeated
+places = list(range(300_000))
+random.Random(1).shuffle(places)
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+print(sum(find_repeated([(2 * place, 2 * place + 1) for place in places + places[:5]])))
+"""
+    assert run_code(code).stdout == "5\n"
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ({}, "127.0.0.1"),
+        ({"NO_PROXY": "inside, 10.0.0.0/8"}, "inside,10.0.0.0/8,127.0.0.1"),
+        ({"no_proxy": "a,127.0.0.1", "NO_PROXY": "b"}, "a,127.0.0.1,b"),
+        ({"no_proxy": "*"}, "*"),
+    ],
+)
+def test_hosts_that_go_past_a_proxy_stay_so(data, before, after):
+    code = "for name in ('no_proxy', 'NO_PROXY', 'http_proxy'): print(os.environ[name])"
+    env = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    done = count(data, data, code=code, env=env | proxies | before)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == [after, after, "http://127.0.0.1:9"]
+
+
+def test_clients_go_past_a_proxy(data):
+    code = """
+import http.client, subprocess, urllib.error, urllib.request, requests
+url = os.environ["SBENCH_URL"]
+s3.get_object(Bucket=bucket, Key="a.bin")
+print(requests.get(url + "/a.bin").status_code)
+try:
+    urllib.request.urlopen(url + "/a.bin")
+except urllib.error.HTTPError as error:
+    print(error.code)
+subprocess.run(["curl", "--silent", "--output", os.devnull, "--write-out", "%{http_code}\\n", url + "/a.bin"])
+"""
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    done = count(data, data, code=code, env=os.environ | proxies | {"NO_PROXY": "elsewhere"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["403"] * 3
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,22 @@ def test_a_node_that_is_killed_while_it_is_read_from_is_a_failed_record_in_one_l
     assert "GET /datasets/" in line
 
 
+def test_a_service_is_reached_past_a_proxy_and_shows_its_password_to_nobody(cell, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    here = cell(protocol="client")
+    here.pretend(
+        NODES + "from pathlib import Path\n"
+        "def look(given, look_on=service._wait_until_ready):\n"
+        "    look_on(given)\n"
+        "    for node in given.nodes.values():\n"
+        "        assert given.password not in Path(f'/proc/{node.pid}/cmdline').read_text()\n"
+        "service._wait_until_ready = look"
+    )
+    record = measured(here)
+    assert (record["status"], record["reasons"]) == ("done", [])
+
+
 def test_a_service_that_does_not_become_ready_is_one_line(cell):
     here = cell()
     here.pretend(

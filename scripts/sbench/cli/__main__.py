@@ -45,7 +45,10 @@ def main(argv: list[str] | None = None) -> int:
             f"{name} is not a command of sbench{f'; did you mean {near[0]}' if near else ''}; see sbench --help"
         )
     command = importlib.import_module(f"sbench.cli.{name}")
-    called_from = os.getcwd()
+    try:
+        called_from = os.getcwd()
+    except FileNotFoundError as error:
+        raise Problem("the working folder was removed; change to another one") from error
     home.enter_home([name, *rest])
     if home.CARRIED.is_dir() and name not in _PRINTING:
         print(f"sbench keeps results and reports in {os.getcwd()}", file=sys.stderr)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, shorten_name
 
 _MERGE = "tag:yaml.org,2002:merge"
 # A typical configuration has a few thousand characters and six levels. Much larger files take seconds to parse.
@@ -38,8 +38,10 @@ def read_mapping(file: Path) -> dict:
                 _expect_once(file, place, part)
             elif isinstance(part, yaml.ScalarNode) and len(part.value) > _LONGEST_TEXT:
                 raise Problem(f"{_format_place(file, part)}: a value must have at most {_LONGEST_TEXT:,} characters")
-            elif isinstance(part, yaml.ScalarNode) and part.style is None and file.suffix != ".json":
-                _expect_as_written(file, place, part, loader.construct_object(part), is_key)
+            elif isinstance(part, yaml.ScalarNode):
+                value = _construct_scalar(file, place, part, loader)
+                if part.style is None and file.suffix != ".json":
+                    _expect_as_written(file, place, part, value, is_key)
         values = loader.construct_document(node) if node else None
     except RecursionError as error:
         raise Problem(f"{file} {_TOO_DEEP}") from error
@@ -97,6 +99,15 @@ def _expect_once(file: Path, place: str, node: yaml.MappingNode) -> None:
             name = f"{place}.{key.value}" if place else key.value
             line = first[key.tag, key.value].start_mark.line + 1
             raise Problem(f"{_format_place(file, key)}: {name} repeats the key of line {line}; keep one of them")
+
+
+def _construct_scalar(file: Path, place: str, node: yaml.ScalarNode, loader: yaml.SafeLoader) -> object:
+    try:
+        return loader.construct_object(node)
+    except (ArithmeticError, AttributeError, LookupError) as error:
+        # PyYAML does not check whether a value has the form of a type that is named, as by !!timestamp.
+        words = f"YAML cannot read {shorten_name(node.value)!r} as {node.tag.rpartition(':')[2]}"
+        raise Problem(f"{_format_place(file, node)}: {place}: {words}; correct it, or quote it") from error
 
 
 def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: object, is_key: bool) -> None:

@@ -20,7 +20,7 @@ from sbench.build.cache import find_piece
 from sbench.files import ranges
 from sbench.files.ranges import Totals
 from sbench.probe import sizes
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, get_proxy_variables
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.stores import trust
@@ -256,7 +256,7 @@ def _list_variables(served: Served, bucket: str) -> dict[str, str]:
         "AWS_S3_ENDPOINT": url.netloc,
         "AWS_HTTPS": "YES" if url.scheme == "https" else "NO",
         "AWS_VIRTUAL_HOSTING": "FALSE",
-        **{name: ",".join(filter(None, (os.environ.get(name), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")},
+        **get_proxy_variables(os.environ),
         "SBENCH_BUCKET": bucket,
         "SBENCH_URL": f"{endpoint}/{bucket}",
     }

@@ -72,7 +72,7 @@ def _draw_object(name: str, totals: ranges.Totals, rows: Sequence[Mapping]) -> I
     )
     label = html.escape(f"Byte positions of {name} over time")
     yield f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
-    repeated = iter(ranges.find_repeated(span for _, span in spans if span))
+    repeated = iter(ranges.find_repeated([span for _, span in spans if span]))
     for row, span in spans[:_REQUESTS]:
         kind = "failed" if is_failed(row) else "new bytes"
         kind = "bytes fetched before" if span and next(repeated) else kind

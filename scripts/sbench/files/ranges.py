@@ -5,9 +5,8 @@ intervals (begin, end).
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Range = tuple[int, int]
@@ -64,18 +63,24 @@ def merge_ranges(ranges: Iterable[Range], gap: int = 0) -> list[Range]:
     return merged
 
 
-def find_repeated(ranges: Iterable[Range]) -> list[bool]:
-    """Return, for each range of a sequence, whether earlier ones cover it completely."""
-    begins: list[int] = []
-    ends: list[int] = []
+def find_repeated(ranges: Sequence[Range]) -> list[bool]:
+    """Return, for each range of a sequence, whether earlier ones cover it completely; in O(n log n)."""
+    places = {place: number for number, place in enumerate(sorted({place for span in ranges for place in span}))}
+    # The bytes between neighbouring places are a piece. From each piece, a path leads to the next that is not covered.
+    following = list(range(len(places)))
+
+    def find_uncovered(piece: int) -> int:
+        while following[piece] != piece:
+            following[piece] = piece = following[following[piece]]
+        return piece
+
     repeated = []
     for begin, end in ranges:
-        # The covered intervals are sorted and disjoint. Those from `first` to `last` overlap or touch the range.
-        first, last = bisect_left(ends, begin), bisect_right(begins, end)
-        repeated.append(last > first and begins[first] <= begin and end <= ends[first])
-        if last > first:
-            begin, end = min(begin, begins[first]), max(end, ends[last - 1])
-        begins[first:last], ends[first:last] = [begin], [end]
+        piece = find_uncovered(places[begin])
+        repeated.append(piece >= places[end])
+        while piece < places[end]:
+            following[piece] = piece + 1
+            piece = find_uncovered(piece + 1)
     return repeated
 
 

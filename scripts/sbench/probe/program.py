@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -30,6 +30,7 @@ _REFUSED[errno.EADDRNOTAVAIL] = (
     " all ports",
 )
 _REFUSED |= {errno.EIO: ("input or output", _LOOK)}
+_REFUSED |= {errno.EBADF: ("standard output", "; it is closed: send it to a file, or to /dev/null")}
 _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
 # The file name and errno of a failed system call in an HDF5 error message.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
@@ -114,14 +115,18 @@ def run_main(main: Callable[[], int | None]) -> None:
     """Call `main` and exit with the status it returns.
 
     For a `Problem`, or a system error found by `find_refusal`, even if a package has wrapped it, print a line on
-    standard error and exit with status 2. For an interrupt, exit with status 130. All output is `Escaped`.
+    standard error and exit with status 2. For an interrupt, exit with status 130. All output is `Escaped`. Clients of
+    this process and of its subprocesses connect to 127.0.0.1 directly (`get_proxy_variables`).
     """
+    _open_closed_streams()
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
     # Subprocesses may use other Python installations.
     os.environ.pop("PYTHONHOME", None)
+    os.environ |= get_proxy_variables(os.environ)
     try:
-        status = main()
-        sys.stdout.flush()
+        with contextlib.ExitStack() as last:
+            last.callback(sys.stdout.flush)
+            status = main()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         status = 128 + signal.SIGINT
@@ -135,7 +140,30 @@ def run_main(main: Callable[[], int | None]) -> None:
         status = 2
     if any(names <= sys.modules.keys() for names in _WITH_THREADS):
         time.sleep(_RELEASED_S)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The line above names it. Python would print a traceback when it flushes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
+
+
+def _open_closed_streams() -> None:
+    """Replace closed standard streams, whose descriptors the next opened files would get; writing output then fails."""
+    for name, flag, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode, encoding="utf-8"))
+
+
+def get_proxy_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which clients do not send requests for the loopback interface to a proxy of `env`.
+
+    Hosts that `env` already excludes stay so, in both spellings, as clients prefer either.
+    """
+    hosts = [host.strip() for name in ("no_proxy", "NO_PROXY") for host in env.get(name, "").split(",")]
+    hosts = list(dict.fromkeys(filter(None, [*hosts, "127.0.0.1"])))
+    # Clients understand this only if it stands alone.
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), "*" if "*" in hosts else ",".join(hosts))
 
 
 def find_refusal(error: BaseException | None) -> OSError | None:

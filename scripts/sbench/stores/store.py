@@ -374,7 +374,6 @@ def serve_dataset(
         folder, network = Path(provision["folder"]), spec.get("network")
         network = network | {"fault": fault} if fault else network
         served = stack.enter_context(store.serve_folder(read_json(binaries), folder, network, log))
-        env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
         if spec.get("tls"):
             env |= trust.install_certificate(served.proxy.fetch_authority())
     return served, *store.resolve_location(provision, served, env)

@@ -158,7 +158,7 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
     port, *ports = (find_free_port() for _ in range(settings.nodes + 1))
     endpoint, places = f"http://127.0.0.1:{port}", [f"http://127.0.0.1:{other}" for other in sorted(ports)]
     common = ["--standalone", f"--dn_urls={','.join(places)}", f"--hsds_endpoint={endpoint}"]
-    user = [f"--hs_username={USER}", f"--hs_password={password}", f"--admin_user={USER}"]
+    user = [f"--hs_username={USER}", f"--admin_user={USER}"]
     commands = {
         f"dn{number}": ["--node_type=dn", f"--node_number={number - 1}", *common]
         for number in range(1, settings.nodes + 1)
@@ -167,7 +167,7 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
     # Override options by a file: in an environment variable, any non-empty string would enable streaming.
     write_json(overrides := folder / "hsds.override.yml", settings.build_overrides())
     # Without a password file, the user on the command line is the only one.
-    plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": ""}
+    plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": "", "HS_PASSWORD": password}
     env = kept | dict(store) | plain
     program = build_command("sbench.studies.arrays.node")
     nodes = {
