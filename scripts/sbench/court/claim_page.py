@@ -47,9 +47,7 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     folder, made = Path(tables), read_json(facts)
     claim = load_claim(made["claim"])
     if made.get("commit") and read_commit(claim).get("commit") != made["commit"]:
-        raise Problem(
-            f"{claim.files[0]} is younger than {facts}, and must not judge it; run ./sbench published {claim.id}"
-        )
+        raise Problem(f"{claim.files[0]} is younger than {facts}; run ./sbench published {claim.id}")
     runs, judgement = judge_runs(claim, folder / "runs.csv")
     date = "date unknown" if claim.date == "unknown" else claim.date
     address = claim.address if "://" in claim.address else f"../../{claim.address}"
@@ -91,7 +89,8 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     page.show_text(link("All claims", "index.html"), in_markdown=False)
     page.show_text(heading(2, "Reproduce"), verbatim(f"./sbench published {claim.id}"))
     machine = made["machine"]
-    page.show_text(f"Measured on {made['measured']}: {machine.get('cpu')}, {machine.get('os')}.")
+    load = f", with a load average of {machine['load_before'][-1]:.1f}" if machine.get("load_before") else ""
+    page.show_text(f"Measured on {made['measured']}: {machine.get('cpu')}, {machine.get('os')}{load}.")
     if claim.cells:
         names = prose.format_list(code(name[:10]) for name in made.get("records") or ["unknown"])
         page.show_text(paragraph(f"Judged from the run {claim.run}, whose records name the commit {names}."))
