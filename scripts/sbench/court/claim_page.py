@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 from sbench.court.judging import HOLDS, NOT, ONLY_IF, UNKNOWN, Judgement, Runs, estimate_seconds, judge_runs
-from sbench.court.tested_claim import TestedClaim, load_claim
+from sbench.court.tested_claim import TestedClaim, load_claim, read_commit
 from sbench.pages import prose, tiles
 from sbench.pages.markup import bold, bullets, code, heading, link, paragraph, quotation, verbatim
 from sbench.pages.page import Page, Table
 from sbench.pages.plot import COLOURS, Bars, Figure, Panel
 from sbench.probe import sizes
-from sbench.probe.program import read_json, write_json
+from sbench.probe.program import Problem, read_json, write_json
 
 # Columns that are shown first, if arms have them.
 _COUNTS = ("requests", "get", "head", "put", "list", "bytes", "distinct", "in_flight")
@@ -46,6 +46,8 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     """
     folder, made = Path(tables), read_json(facts)
     claim = load_claim(made["claim"])
+    if made.get("commit") and read_commit(claim).get("commit") != made["commit"]:
+        raise Problem(f"{claim.files[0]} is younger than {facts}; run ./sbench published {claim.id}")
     runs, judgement = judge_runs(claim, folder / "runs.csv")
     date = "date unknown" if claim.date == "unknown" else claim.date
     address = claim.address if "://" in claim.address else f"../../{claim.address}"
@@ -58,11 +60,15 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     page.show_section("Right in the claim", paragraph(claim.right))
     page.show_text(bullets(_list_warnings(runs)))
     page.show_text(heading(2, "Before the run"))
-    committed = f" (commit {code(made['commit'][:10])}, {made['date']})" if made.get("commit") else ""
+    committed = f" ({_format_commit(made)})" if made.get("commit") else ""
     page.show_text(
         bullets(
             [
                 f"Refuted if{committed}: {claim.refuted_if}",
+                *(
+                    f"Earlier version ({_format_commit(one)}; claimed {one['claimed']}): {one['refuted_if']}"
+                    for one in made.get("earlier", [])
+                ),
                 f"Conditions of the claim: {claim.conditions}",
                 f"Data of the claim: {claim.data}",
                 f"Data here: {claim.made}",
@@ -83,8 +89,13 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     page.show_text(link("All claims", "index.html"), in_markdown=False)
     page.show_text(heading(2, "Reproduce"), verbatim(f"./sbench published {claim.id}"))
     machine = made["machine"]
-    page.show_text(f"Measured on {made['measured']}: {machine.get('cpu')}, {machine.get('os')}.")
-    page.show_section("Reply of the authors", paragraph(claim.reply or "None."))
+    load = f", with a load average of {machine['load_before'][-1]:.1f}" if machine.get("load_before") else ""
+    page.show_text(f"Measured on {made['measured']}: {machine.get('cpu')}, {machine.get('os')}{load}.")
+    if claim.cells:
+        names = prose.format_list(code(name[:10]) for name in made.get("records") or ["unknown"])
+        page.show_text(paragraph(f"Judged from the run {claim.run}, whose records name the commit {names}."))
+    if claim.reply:
+        page.show_section("Reply of the authors", paragraph(claim.reply))
     _write_answers(page, claim, judgement)
 
 
@@ -114,6 +125,10 @@ def show_claims(page: Page, answers: Sequence[str]) -> None:
 
 def _format_row(row: dict) -> str:
     return f"{link(row['title'], row['id'] + '.html')} {bold(row['outcome'])}: {row['reason']}."
+
+
+def _format_commit(made: dict) -> str:
+    return f"commit {code(made['commit'][:10])}, {made['date']}"
 
 
 def _write_answers(page: Page, claim: TestedClaim, judgement: Judgement) -> None:

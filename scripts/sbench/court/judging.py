@@ -104,27 +104,36 @@ class Runs:
         networks = pd.DataFrame(list(self.claim.networks), index=table.index)
         return table.rename_axis("network").join(networks).reset_index()
 
-    def judge_speedup(self, claimed: float, column: str = "seconds") -> Judgement:
-        """Judge a claimed ratio of times over the networks of the claim, which needs at least six blocks.
+    def judge_speedup(
+        self, claimed: float, column: str = "seconds", contrast: Sequence[str] = (), places: Sequence[int] = ()
+    ) -> Judgement:
+        """Judge a claimed ratio of times over networks of the claim, which needs at least six blocks.
 
-        The claim holds over a network if the first arm of the contrast is faster than the second, and the 95 % CI of
-        the ratio overlaps the claimed ratio within a factor of 1.5.
+        The claimed range is within a factor of 1.5 of the claimed ratio, and above 1. Over a network, the claim holds
+        if the 95 % CI of the ratio lies within the range, does not hold if it lies outside, and is left open otherwise.
 
         Args:
             claimed: how many times as fast the first arm is as the second.
             column: "seconds" or "cpu_s".
+            contrast: the two arms; by default the contrast of the claim.
+            places: numbers of the networks that decide; by default all.
         """
-        table, (arm, base) = self.compare_times(column), self.claim.contrast
+        arm, base = contrast or self.claim.contrast
+        table = self.compare_times(column, (arm, base))
+        table = table[table["network"].isin(places or table["network"])]
         gains, low, high = (1 / table[name] for name in ("ratio", "high", "low"))
-        fits = (table["verdict"] == "faster") & (low <= claimed * AGREES) & (high >= claimed / AGREES)
+        least, most = max(1, claimed / AGREES), claimed * AGREES
+        fits, refuted = (low >= least) & (high <= most), (high < least) | (low > most)
         measured = float((gains[fits] if fits.any() else gains).median())
         span = " to ".join(dict.fromkeys(prose.format_ratio(value) for value in (gains.min(), gains.max())))
         reason = f"{arm} is {span} times as fast as {base}"
-        if fits.any():
-            region = "" if fits.all() else describe_networks(self.claim, table.loc[fits, "network"])
-            return Judgement(ONLY_IF if region else HOLDS, measured, reason, region)
-        decided = table["verdict"].isin(("faster", "slower", "same")).any()
-        return Judgement(NOT if decided else UNKNOWN, measured, reason)
+        if unclear := table.loc[~fits & ~refuted, "network"].tolist():
+            limits = f"{prose.format_ratio(least)} to {prose.format_ratio(most)}"
+            where = describe_networks(self.claim, unclear)
+            return self.leave_open(f"{reason}, and the 95 % CI is neither within {limits} nor outside if {where}")
+        if fits.any() and not fits.all():
+            return self.limit(describe_networks(self.claim, table.loc[fits, "network"]), measured, reason)
+        return self.decide(bool(fits.all()), measured, reason)
 
     def judge_verdicts(self, allowed: Sequence[str], factors: Sequence[str]) -> Judgement:
         """Judge a claim by the verdicts on the total times of its cells.

@@ -17,7 +17,7 @@ from typing import IO
 import pandas as pd
 
 from sbench.build.shell import get_clean_environment
-from sbench.court.tested_claim import Arm, TestedClaim, load_claim, read_commit
+from sbench.court.tested_claim import Arm, TestedClaim, load_claim, read_commit, read_facts
 from sbench.files import buckets, budget
 from sbench.files.script_runs import find_reason
 from sbench.probe import host, page_cache
@@ -54,13 +54,12 @@ def main(argv: list[str] | None = None) -> int:
         table = pd.DataFrame(rows)
     table.to_csv(given.out / "runs.csv", index=False)
     write_json(given.out / "traffic.json", traffic)
-    facts = {
-        "claim": claim.id,
-        **commit,
-        "measured": time.strftime("%Y-%m-%d", time.gmtime()),
-        "machine": host.read_facts(),
-    }
-    write_json(given.out / "facts.json", facts)
+    # A run with cells may have been measured earlier, on another machine.
+    cells = read_facts(claim)
+    days = [session[:10] for one in cells for session in one["sessions"]]
+    made = {"measured": max(days, default=time.strftime("%Y-%m-%d", time.gmtime()))}
+    made["machine"] = cells[0]["machine"] if cells else host.read_facts()
+    write_json(given.out / "facts.json", {"claim": claim.id, **commit, **made})
     return 0
 
 

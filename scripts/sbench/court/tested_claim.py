@@ -9,7 +9,9 @@ A claim is a file in config/claims, and a module of the same name in `sbench.cou
 If the claim has `cells`, which are measured as a run, the module has only `judge`.
 """
 
+import contextlib
 import importlib
+import itertools
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,14 +21,17 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import jsonschema
+import yaml
 
 from sbench.design import yaml_file
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, find_git, read_yaml
+from sbench.probe.program import Problem, find_git, read_json, read_yaml
 
 CLAIMS = Path("config/claims")
 _SCHEMA = Path(__file__).with_name("claim_schema.yaml")
 _MODULES = Path("scripts/sbench/court/tested")
+# What decides a claim, and must not change after its run.
+_CRITERION = ("claimed", "refuted_if")
 
 
 class Wildcards(Protocol):
@@ -127,11 +132,16 @@ def load_claim(name: str) -> TestedClaim:
     return claim
 
 
-def read_commit(claim: TestedClaim) -> dict[str, str]:
-    """Return the last commit of a claim: {"commit", "date"}; empty outside a Git repository.
+def read_commit(claim: TestedClaim) -> dict[str, Any]:
+    """Return the last commit of a claim, and earlier versions of its criterion; empty outside a Git repository.
+
+    Returns:
+        "commit" and "date" of the claim and its module; "earlier", a list of {"commit", "date", "claimed",
+        "refuted_if"} from the first version on; "records", the commits that the records of its cells name.
 
     Raises:
-        Problem: the claim, or its module, differs from the commit. What would refute a claim is committed before a run.
+        Problem: the claim, or its module, differs from the commit, or its commit is not part of those of its records.
+            What would refute a claim is committed before a run.
     """
     names = list(map(str, claim.files))
     if _run_git("rev-parse", "--is-inside-work-tree") != "true":
@@ -143,7 +153,35 @@ def read_commit(claim: TestedClaim) -> dict[str, str]:
             " git commit them, and run again"
         )
     commit, date = (_run_git("log", "-1", "--format=%H %cs", "--", *names) or " ").split(" ")
-    return {"commit": commit, "date": date}
+    records = sorted({name for facts in read_facts(claim) for name in facts["git"]})
+    for record in records:
+        if commit and _run_git("merge-base", "--is-ancestor", commit, record) is None:
+            raise Problem(
+                f"{names[0]}: commit {commit[:10]} is not part of commit {record[:10]}, which the records of"
+                f" results/{claim.run} name, so that they must not decide it; move this folder away, and run again"
+            )
+    return {"commit": commit, "date": date, "earlier": _list_earlier(claim), "records": records}
+
+
+def read_facts(claim: TestedClaim) -> list[dict]:
+    """Return the facts of each study that has measured cells of a claim (docs/results.md)."""
+    paths = [Path("results", claim.run, study, "facts.json") for study in claim.cells.get("studies", {})]
+    return [read_json(path) for path in paths if path.exists()]
+
+
+def _list_earlier(claim: TestedClaim) -> list[dict[str, str]]:
+    """List the versions of what would refute a claim that differ from the next one, from the first one on."""
+    versions: list[dict[str, str]] = []
+    for line in (_run_git("log", "--reverse", "--format=%H %cs", "--", str(claim.files[0])) or "").splitlines():
+        commit, date = line.split(" ")
+        with contextlib.suppress(yaml.YAMLError, AttributeError):
+            values = yaml.safe_load(_run_git("show", f"{commit}:./{claim.files[0]}") or "") or {}
+            versions.append({"commit": commit, "date": date} | {name: str(values.get(name)) for name in _CRITERION})
+    return [
+        one
+        for one, following in itertools.pairwise([*versions, vars(claim)])
+        if any(one[name] != following[name] for name in _CRITERION)
+    ]
 
 
 def get_module(wildcards: Wildcards) -> str:
