@@ -48,7 +48,8 @@ SETTINGS = [*sorted((ROOT / "config").rglob("*.yaml")), *sorted((ROOT / "config/
 # Names that say how a value came about and not what it is; `one` may be what a short loop runs over.
 NOT_NAMES = {"asked", "found", "known", "told"}
 NOT_PARAMETERS = {*NOT_NAMES, "one"}
-SOURCES = sorted((ROOT / "scripts").rglob("*.py"))
+# Those of toys are copied.
+SOURCES = [*sorted((ROOT / "scripts").rglob("*.py")), *sorted((ROOT / "tests/toys").rglob("*.py"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 

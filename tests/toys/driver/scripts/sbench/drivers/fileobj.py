@@ -67,8 +67,8 @@ class _Object(io.RawIOBase):
         self._position += count
         return count
 
-    def _get(self, asked: str):
-        return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": asked}))
+    def _get(self, span: str):
+        return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": span}))
 
 
 class Samba(FileObject):

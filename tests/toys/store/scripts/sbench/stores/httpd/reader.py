@@ -38,8 +38,8 @@ class Reader(reading.Reader):
 
     def _get(self, name: str, offset: int, length: int):
         self.count_requests(1)
-        asked = {"Range": f"bytes={offset}-{offset + length - 1}"}
+        headers = {"Range": f"bytes={offset}-{offset + length - 1}"}
         try:
-            return urllib.request.urlopen(urllib.request.Request(f"{self._url}/{name}", headers=asked))
+            return urllib.request.urlopen(urllib.request.Request(f"{self._url}/{name}", headers=headers))
         except urllib.error.URLError as error:
             raise Problem(f"{self._url}/{name} cannot be read: {error.reason}") from error

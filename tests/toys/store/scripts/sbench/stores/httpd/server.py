@@ -15,12 +15,12 @@ class _Handler(SimpleHTTPRequestHandler):
             return self.send_error(404)
         size = path.stat().st_size
         first, last = 0, size - 1
-        if asked := self.headers.get("Range"):
-            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        if byte_range := self.headers.get("Range"):
+            first, last = map(int, byte_range.removeprefix("bytes=").split("-"))
         with open(path, "rb") as file:
             file.seek(first)
             body = file.read(last - first + 1)
-        self.send_response_only(206 if asked else 200)
+        self.send_response_only(206 if byte_range else 200)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Range", f"bytes {first}-{first + len(body) - 1}/{size}")
         self.send_header("ETag", f'"{path.stat().st_mtime_ns}"')

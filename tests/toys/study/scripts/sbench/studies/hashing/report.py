@@ -19,5 +19,5 @@ _TEXTS = (*REPORT.names, "control", "cell", "baseline", "contender", "omitted", 
 def load(tables: str, facts: str) -> Results:
     """Return the tables and facts of a run."""
     names = ("samples", "cells", "verdicts", "matrix")
-    found = {name: read_table(Path(tables, f"{name}.csv"), _TEXTS) for name in names}
-    return Results(**found, facts=read_facts(facts), report=REPORT)
+    tables_of = {name: read_table(Path(tables, f"{name}.csv"), _TEXTS) for name in names}
+    return Results(**tables_of, facts=read_facts(facts), report=REPORT)
