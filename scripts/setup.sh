@@ -20,6 +20,13 @@ works() {
     while [ -n "$folders" ]; do
         found=${folders%%:*}/$name folders=${folders#*:}
         [ -f "$found" ] && [ -x "$found" ] || continue
+        case $name in python*)
+            # Names and folders that are links lead to the same Python, which is tried once; an environment's may be broken.
+            # shellcheck disable=SC3013  # every shell that is sh has it
+            for other in $pythons; do [ "$found" -ef "$other" ] && continue 2; done
+            [ -e "${found%/*}/../pyvenv.cfg" ] || pythons="$pythons $found"
+            ;;
+        esac
         words=$(timeout 60 "$found" "$@" 2>&1 </dev/null) && return
         [ $? -ne 124 ] || words='no answer within 60 s'
         # The last line of a traceback is its reason; other programs begin with theirs.
@@ -33,12 +40,17 @@ header() { printf '#include <%s>\n' "$1" | "$compiler" -E - >/dev/null 2>&1; }
 # Finds a Python that can make an environment, in the folder that is named, if any.
 python_ready() {
     if [ -n "${PYTHON:-}" ]; then set -- "$1" "$PYTHON"; else set -- "$1" python3 python3.13 python3.12 python3.11; fi
-    folder=$1 && shift
+    folder=$1 pythons="" && shift
     for python in "$@"; do
         works "$python" -c 'import ensurepip, os, ssl, sys, sysconfig, venv
 sys.version_info >= (3, 11) or sys.exit("it is Python %d.%d" % sys.version_info[:2])
-os.path.exists(sysconfig.get_path("include") + "/Python.h") or sys.exit("it has no Python.h")
-sys.argv[1] and venv.create(sys.argv[1], clear=True, symlinks=True, with_pip=True)' "$folder" && python=$found && return
+os.path.exists(sysconfig.get_path("include") + "/Python.h") or sys.exit("it has no Python.h")' || continue
+        python=$found
+        # This writes many files: on a slow file system it takes minutes, for which no Python is to blame.
+        [ -n "$folder" ] || return 0
+        words=$("$python" -c 'import sys, venv
+venv.create(sys.argv[1], clear=True, symlinks=True, with_pip=True)' "$folder" 2>&1 </dev/null) && return
+        amiss="$amiss; $python does not make $folder ($(printf '%s\n' "$words" | tail -n 1))"
     done
     return 1
 }

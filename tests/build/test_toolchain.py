@@ -234,6 +234,25 @@ def test_a_python_that_cannot_make_an_environment_is_passed_over(machine, clone,
     assert made_from(clone) == BASE
 
 
+def test_making_an_environment_has_no_limit_of_time(machine, clone):
+    """On a slow file system it takes minutes."""
+    shutil.rmtree(clone / ".venv")
+    tools = "for name in python uv; do printf '#!/bin/sh\\n' >.venv/bin/$name; chmod +x .venv/bin/$name; done"
+    stand_in(machine, "python3", f'case "$*" in *venv.create*) /bin/mkdir -p .venv/bin; {tools} ;; esac')
+    stand_in(machine, "timeout", 'case "$*" in *venv.create*) exit 124 ;; esac\nshift\nexec "$@"')
+    assert set_up(clone) == (0, ["Making .venv from envs/workflow.lock"])
+
+
+def test_a_python_that_has_several_names_is_tried_once(machine, clone, monkeypatch):
+    python = stand_in(machine, "python3", failing("it has no Python.h"))
+    (machine / "python3.11").symlink_to("python3")
+    (machine.parent / "link").symlink_to(machine)
+    monkeypatch.setenv("PATH", f"{machine}:{machine.parent}/link")
+    status, (line,) = set_up(clone)
+    assert status == 2
+    assert line.endswith(f"then call again; {python} does not work (it has no Python.h).")
+
+
 def test_another_apt_that_holds_the_lock_is_waited_for_with_a_line(machine, clone, tmp_path):
     (machine / "git").unlink()
     calls = tmp_path / "calls"
