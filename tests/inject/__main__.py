@@ -95,7 +95,7 @@ class Stage:
         """Return the call of an index, with its points."""
         draw, part = random.Random(f"{self._seed} {index}"), TURNS[index % len(TURNS)]
         table = self._table_of_calls if part == "call" else self._table
-        study = draw.choice(["shots", "blobs", "particles", "arrays"]) if part == "data" else ""
+        study = draw.choice([name for name in ROWS if name != "volumes"]) if part == "data" else ""
         jobs = sorted({job for job, *_ in points.read_rows(table) if part_of(job) == part})
         if part == "data":
             jobs = draw.sample([job for job in jobs if study_of(job) == study], 3)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import ROOT
 
-from tests.inject import points
+from tests.inject import finished, points
+from tests.inject.__main__ import part_of, study_of
 from tests.inject.points import Point
 
 pytestmark = pytest.mark.late
@@ -61,6 +63,16 @@ def test_points_are_sampled_by_a_seed_and_can_be_named_again(inject, tmp_path: P
     names = {str(points.sample(random.Random(seed), tmp_path / "table", ["-"])[0]) for seed in "aab"}
     assert len(names) == 2
     assert {str(points.parse_point(name)) for name in names} == names
+
+
+def test_the_run_that_is_injected_into_has_all_studies_of_the_smoke_run(tmp_path: Path):
+    (tmp_path / "config").mkdir()
+    finished.write_config(tmp_path)
+    studies = yaml.safe_load((tmp_path / "config/config.yaml").read_text(encoding="utf-8"))["studies"]
+    assert studies.keys() == finished.ROWS.keys()
+    assert all(section["compare"] == [] for section in studies.values())
+    record = "results/smoke/containers/records/arrays_disk_hdf5_map-0123456789/repeat=2.json"
+    assert (part_of(record), study_of(record)) == ("cells", "containers")
 
 
 def test_a_point_that_is_none_is_refused_in_one_line():
