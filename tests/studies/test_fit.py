@@ -115,6 +115,29 @@ def test_a_volume_near_its_limit_is_not_judged_by_one_battery(parts, verdict, wo
     assert bool(doubt) == bool(words)
 
 
+@pytest.mark.rule(18)
+@pytest.mark.parametrize(
+    "jobs, low, rule",
+    [
+        (20, 10.5, "at 1.05 × the limit; a single battery decides from 1.1 × on"),
+        (5, 17.4, "at 1.74 × the limit; a single battery of 5 jobs decides from 2 × on"),
+        (1, 11.5, "at 1.15 × the limit; a single battery of 1 job decides from 2 × on"),
+    ],
+)
+def test_the_reason_not_to_judge_is_the_rule_that_was_applied(jobs, low, rule):
+    assert rule in limits.find_doubt(rows((1, jobs, "misses", low)), "misses", 10)
+
+
+@pytest.mark.rule(18)
+def test_the_reason_of_a_single_job_that_misses_is_its_own_rule(place, monkeypatch):
+    """With --quick, a job at the limit is a miss; the rule for batteries, which needs twice the limit, is not named."""
+    monkeypatch.setattr(limits, "SURE_FEW", 1e12)
+    word, reason = fitted(place, 1e-6, SMALL.replace("960k", "2400k"), quick=True)
+    assert word == "misses"
+    assert "with --quick, this job alone decides" in reason
+    assert "only a single battery" not in reason
+
+
 @pytest.mark.parametrize("verdict, low, high", [("misses", 11.0, 13.0), ("meets", 8.0, 9.0), ("undecided", 8.0, 12.0)])
 def test_the_word_is_that_of_the_report_and_the_course_ends_when_a_limit_is_missed(verdict, low, high):
     course = fit.Course({"name": "etcd", "operation": "sync", "p99_ms": 10})

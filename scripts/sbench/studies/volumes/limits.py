@@ -107,10 +107,19 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
     batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
     counted = {row["repeat"] for row in deciding}
     if verdict == Outcome.MISSES and (len(counted) == 1 or 2 * len(counted) <= len(batteries)):
-        least = (SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding)
-        if not any(row["low_ms"] >= sure * height for row, sure in zip(deciding, least, strict=True)):
+        # For each segment, its lower bound as a multiple of the limit, and the multiple that it needs.
+        seen = [
+            (row["low_ms"] / height, SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW, row["jobs"])
+            for row in deciding
+        ]
+        if not any(low >= sure for low, sure, _ in seen):
             of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "a single battery"
-            return f"only {of} missed it, below {SURE:g} × the limit; a verdict needs more than half, and at least 2"
+            low, sure, jobs = max(seen, key=lambda one: one[0] / one[1])
+            few = f" of {jobs} job{'s' * (jobs > 1)}" if sure == SURE_FEW else ""
+            return (
+                f"only {of} missed it, at {math.floor(100 * low + 1e-6) / 100:g} × the limit; a single battery{few}"
+                f" decides from {sure:g} × on, otherwise more than half must miss it, and at least 2"
+            )
     return ""
 
 
