@@ -86,6 +86,21 @@ def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though
     assert "0 records to measure" in sbench("plan", cwd=tiny_run).stdout
 
 
+@pytest.mark.rule(17)
+def test_measured_cells_that_the_configuration_no_longer_has_are_named_on_the_page(tiny_run):
+    """Who takes comparisons out after a run chooses among its results."""
+    (name,) = {path.parent.name for path in tiny_run.glob("results/tiny/shots/records/*_signals_*/repeat=1.json")}
+    values = json.loads(json.dumps(TINY))
+    values["studies"]["shots"]["matrix"]["access"] = ["shots"]
+    write(tiny_run, values)
+    done = snakemake(tiny_run, PAGE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (page,) = tiny_run.glob("reports/tiny/shots.md")
+    assert f"1 measured cell that the configuration no longer has, left out of all tables and verdicts: {name}" in (
+        page.read_text(encoding="utf-8").replace("\\", "")
+    )
+
+
 @pytest.mark.rule(15)
 def test_what_fails_or_is_killed_is_said_reported_and_done_again(tiny_run):
     drop(tiny_run, "*/repeat=2.json")

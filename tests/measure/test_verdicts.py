@@ -10,6 +10,7 @@ import pytest
 
 from sbench.measure import families, judging, tables
 from sbench.measure import gather as gather_program
+from sbench.verdicts import looks
 from sbench.verdicts.scaling import find_stops
 from tests.helpers.records import (
     COMPARE,
@@ -397,7 +398,8 @@ def test_an_arm_that_loses_records_the_other_one_keeps_may_have_lost_the_slow_on
     base, other = np.exp(np.random.default_rng(1).normal(0, 0.01, (2, 10)))
     sessions, lost = ["1"] * 10, np.where(np.arange(10) < 2, np.nan, 1)
     assert two_arms(base, ratio * other, sessions)["verdict"] == verdict
-    assert two_arms(base * lost, ratio * other * lost, sessions)["verdict"] == verdict, "both lost them"
+    both = two_arms(base * lost, ratio * other * lost, sessions)["verdict"]
+    assert both == ("no evidence" if verdict == "same" else verdict), "both lost them"
     row = two_arms(base, ratio * other * lost, sessions)
     # Of an arm that is slower although it lost its slow records no less is known.
     assert row["verdict"] == ("slower" if verdict == "slower" else "no evidence")
@@ -406,6 +408,53 @@ def test_an_arm_that_loses_records_the_other_one_keeps_may_have_lost_the_slow_on
     of_baseline = two_arms(base * lost, ratio * other, sessions)["verdict"]
     assert of_baseline == ("faster" if verdict == "faster" else "no evidence")
     assert row["blocks"] == 8
+
+
+@pytest.mark.rule(17)
+def test_a_record_whose_file_is_missing_is_a_lost_record_unless_its_call_ended_before_it(tmp_path):
+    """Who removes slow records could make one arm look as good as the other, or better."""
+    cells = synthetic_cells(twins=0, **FEW)
+    places = {cell["cell"]: place for place, cell in enumerate(cells)}
+    change = lambda record: (  # noqa: E731
+        record | {"session": "1", "position": record["repeat"] * len(cells) + places[record["name"]]}
+    )
+    run = write_synthetic_run(tmp_path, cells, repeats=8, noise=0.002, drift=0.002, change=change)
+    judge = lambda: chosen(gather(run)[2], factor="library", metric="total").iloc[-1]  # noqa: E731
+    newer = cells[-1]["cell"]
+    (run / "records" / newer / "repeat=8.json").unlink()
+    row = judge()
+    assert (row["verdict"], row["failed_contender"]) == ("same", 0), (
+        "the last cell of the last block: a call that ended"
+    )
+    (run / "records" / newer / "repeat=3.json").unlink()
+    row = judge()
+    assert (row["verdict"], row["failed_contender"], row["blocks"]) == ("no evidence", 1, 6)
+    assert row["note"].startswith(f"{families.LOST}: 0 of 7 in the baseline, 1 in the contender")
+    of_newer = chosen(gather(run)[1], cell=newer).iloc[0]
+    assert of_newer["failed"] == 1
+    assert "repeat=3.json is missing, so the record counts as lost" in of_newer["reasons"]
+
+
+@pytest.mark.rule(5)
+@pytest.mark.rule(17)
+def test_a_comparison_that_lost_a_record_has_another_round_and_is_given_up_then():
+    d = np.random.default_rng(1).normal(0, 0.005, (20, 1))
+    schedule = looks.plan_schedule(looks.list_looks(6, 20), [20] * 6)
+    names = {
+        lost: [state.name for state in looks.judge_looks(d, schedule, count_losses=lambda *_: (6, *lost))[0]]  # noqa: B023
+        for lost in ((0, 0), (0, 1), (1, 1))
+    }
+    assert names == {(0, 0): ["same"], (0, 1): ["open", "given up"], (1, 1): ["open", "given up"]}
+
+
+@pytest.mark.rule(17)
+@pytest.mark.thorough
+def test_arms_of_which_one_fails_now_and_then_are_the_same_only_where_no_failure_was_met():
+    def judge(random):
+        base, other = np.exp(random.normal(0, 0.01, (2, 10)))
+        return two_arms(base, np.where(random.random(10) < 0.2, np.nan, other), ["1"] * 10)["verdict"] == "same"
+
+    assert sum(judge(np.random.default_rng(seed)) for seed in range(200)) <= 200 * 0.8**10 + 15
 
 
 @pytest.mark.rule(17)

@@ -46,10 +46,10 @@ def measured(results: Path, run: str, session: str, ratio: float = 1.0, requests
 
 
 def eight_runs(results: Path) -> None:
-    """Write runs old-1 … old-4 and new-1 … new-4 of one session each, the new ones slower."""
+    """Write runs old-1 … old-4 and new-1 … new-4 of one session each, in the order A B B A, the new ones slower."""
     for day in range(1, 5):
-        measured(results, f"old-{day}", f"2026-11-0{day}T01:00:00Z")
-        measured(results, f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
+        measured(results, f"old-{day}", f"2026-11-0{day}T0{2 - day % 2}:00:00Z")
+        measured(results, f"new-{day}", f"2026-11-0{day}T0{1 + day % 2}:00:00Z", ratio=1.25, requests=8)
 
 
 @pytest.fixture
@@ -158,6 +158,31 @@ def test_failed_records_count_as_attempts_and_in_no_time(results):
     assert set(verdicts["attempts_contender"]) == {10}
     assert set(verdicts["failed_contender"]) == {2}
     assert newer(verdicts)["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.03)
+
+
+@pytest.mark.rule(17)
+def test_cells_of_a_side_that_lost_a_record_are_not_the_same(results):
+    assert "same" in set(of(names("old"), names("new"))[1]["verdicts"]["verdict"])
+    folder = measured(Path("results"), "new-5", "2026-11-05T02:00:00Z", valid=False, reasons=["lost pages"])
+    assert not pd.read_csv(folder / "records.csv")["valid"].any()
+    verdicts = of(names("old"), names("new", 5))[1]["verdicts"]
+    assert set(newer(verdicts)["verdict"]) == {"slower"}
+    others = verdicts[verdicts["library"] != "hdf5-2.0.0"]
+    assert set(others["verdict"]) == {"no evidence"}
+    assert set(others["note"]) == {"records were lost, which may be the slow ones: 0 and 2 of the two sides"}
+
+
+@pytest.mark.rule(17)
+def test_sides_of_which_one_is_always_first_have_no_verdict_but_on_their_sessions(results):
+    """A load on every second day, or one that the first run of a day meets, would be a difference of the sides."""
+    for day in range(1, 5):
+        measured(results, f"first-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(results, f"second-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25)
+    facts, made = of(names("first"), names("second"))
+    assert facts["apart"] == ["turns"]
+    assert set(made["verdicts"]["verdict"]) == {"not comparable"}
+    assert set(made["verdicts"]["note"]) == {"measured in strict turn"}
+    assert newer(made["verdicts"])["of_sessions"].tolist() == ["slower"] * 2
 
 
 def test_cells_of_one_side_are_listed_and_controls_are_none(results):

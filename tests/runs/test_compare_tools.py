@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 from sbench.cli.__main__ import main
-from sbench.probe.program import run_main
+from sbench.probe.program import Problem, run_main
 from sbench.runs import tool_files
 from sbench.runs.rules import FAILED
 
@@ -88,6 +88,58 @@ def test_runs_of_hyperfine_that_failed_are_left_out(folder):
     of = {"command": "a", "times": [1.0, 0.1, 1.1], "exit_codes": [0, 1, 0]}
     (folder / "a.json").write_text(json.dumps({"results": [of]}))
     assert tool_files.read_tool_file("a.json").series[0].samples == (1.0, 1.1)
+
+
+def test_processes_of_one_run_of_fio_are_one_job(folder, capsys):
+    """Four processes of one run saw the same hour of the same disk; four runs one after the other did not."""
+    content = json.loads((DATA / "fio_a.json").read_text(encoding="utf-8"))
+    for side, scale in (("a", 1), ("b", 3)):
+        for together in (True, False):
+            jobs = [json.loads(json.dumps(content["jobs"][0])) for _ in range(4)]
+            for number, job in enumerate(jobs):
+                job["groupid"] = 0 if together else number
+                job["read"] |= {"bw_bytes": scale * (10**8 + 10**6 * number)}
+            name = f"{side}_{'processes' if together else 'jobs'}.json"
+            (folder / name).write_text(json.dumps(content | {"jobs": jobs}), encoding="utf-8")
+    assert tool_files.read_tool_file("a_processes.json").series[0].samples == (406 * 10**6,)
+    with pytest.raises(Problem, match="has a single job of each benchmark; a verdict needs 4 on each side"):
+        main(["compare", *(str(folder / f"{side}_processes.json") for side in "ab")])
+    _, made = judge(folder / "a_jobs.json", folder / "b_jobs.json", capsys=capsys)
+    assert made["verdicts"][0]["verdict"] == "faster"
+
+
+def test_sides_that_lost_samples_are_not_the_same(folder, capsys):
+    times = np.linspace(1, 1.001, 10)
+    a, b, c = paths = [folder / f"{name}.json" for name in "abc"]
+    for path, codes in zip(paths, ([0] * 10, [0] * 10, [0] * 9 + [1]), strict=True):
+        of = {"command": "x", "times": [*times], "exit_codes": codes}
+        path.write_text(json.dumps({"results": [of], "name": path.name}), encoding="utf-8")
+    judged = lambda *words: judge(*words, capsys=capsys)[1]["verdicts"][0]  # noqa: E731
+    assert judged(a, b)["verdict"] == "same"
+    assert judged(a, c)["verdict"] == "no evidence"
+    assert main(["compare", str(a), str(c)]) == 0
+    assert "10 and 9 runs, 1 lost, which may be the slow ones" in capsys.readouterr().out
+    rows = [f"{arm},{block},{1 + block / 10**4}" for block in range(10) for arm in ("old", "new")]
+    assert judged(write_csv(folder / "a.csv", "arm,block,value", *rows))["verdict"] == "same"
+    row = judged(write_csv(folder / "b.csv", "arm,block,value", *rows[:-1]))
+    assert (row["verdict"], row["lost"]) == ("no evidence", 1)
+
+
+def test_files_of_which_each_side_has_mostly_its_own_machine_are_not_judged(folder, capsys):
+    text = (DATA / "google_benchmark_a.json").read_text(encoding="utf-8")
+    for machines, verdicts in (("MNNMMNNMMNMN", {"not comparable"}), ("MMNNMMNNMMNN", {"slower"})):
+        paths = {"A": [], "B": []}
+        for number, (side, machine) in enumerate(zip("ABBAABBAABBA", machines, strict=True)):
+            content = json.loads(text.replace('"vm"', f'"{machine}"'))
+            for of in content["benchmarks"]:
+                of["real_time"] *= (1 if side == "A" else 1.5) * (1 + number / 1000)
+            paths[side].append(folder / f"{machines}-{number}.json")
+            paths[side][-1].write_text(json.dumps(content), encoding="utf-8")
+        _, made = judge(*paths["A"], "--with", *paths["B"], capsys=capsys)
+        assert {row["verdict"] for row in made["verdicts"]} == verdicts
+        assert any("a difference may be between the machines" in note for note in made["notes"]) == (
+            verdicts == {"not comparable"}
+        )
 
 
 def test_both_commands_of_a_hyperfine_file_are_sides(capsys):

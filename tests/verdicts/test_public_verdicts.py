@@ -41,6 +41,12 @@ def test_a_failed_arm_takes_its_block_out_of_its_own_comparison_alone():
     assert table["verdict"].tolist() == ["slower", "too few repeats"]
 
 
+def test_arms_of_which_one_failed_are_not_the_same():
+    blocks = pd.DataFrame({"a": [1.0] * 8, "b": [1.001] * 8, "c": [1.001] * 7 + [np.nan]})
+    assert judge(blocks, "a")["verdict"].tolist() == ["same", "no evidence"]
+    assert set(judge(blocks, "c")["verdict"]) == {"no evidence"}
+
+
 @pytest.mark.parametrize(
     "call, words",
     [

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -94,17 +94,53 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
     """Read the records `folder`/<cell>/repeat=<n>.json of `cells`, in the order of `cells`, then by repeat.
 
     `cells` maps the name of each cell to its levels by factor. Each unreadable or misplaced record, and the number of
-    folders of cells that are not in the matrix, are reported on standard error.
+    measured cells that are not in the matrix, are reported on standard error. Records whose files are missing are
+    included as unusable (see `_find_missing`).
     """
+    kept = []
     for cell, levels in cells.items():
         for repeat, path in list_repeats(folder / cell):
             try:
-                yield Kept(cell, levels, repeat, path, read_record(path, run, study, levels))
+                kept.append(Kept(cell, levels, repeat, path, read_record(path, run, study, levels)))
             except Problem as problem:
                 print(f"left out: {problem}", file=sys.stderr)
-                yield Kept(cell, levels, repeat, path, None, str(problem))
-    if strange := {path.name for path in folder.glob("*/")} - cells.keys():
+                kept.append(Kept(cell, levels, repeat, path, None, str(problem)))
+    if strange := list_dropped_cells(folder, cells):
         print(f"{folder}: left out {len(strange)} cells that are not in the matrix", file=sys.stderr)
+    for cell, repeat in _find_missing(kept):
+        path = folder / cell / f"repeat={repeat}.json"
+        kept.append(Kept(cell, cells[cell], repeat, path, None, f"{path} is missing, so the record counts as lost"))
+    places = {cell: place for place, cell in enumerate(cells)}
+    yield from sorted(kept, key=lambda one: (places[one.cell], one.repeat))
+
+
+def list_dropped_cells(folder: Path, cells: Container[str]) -> list[str]:
+    """Return the cells that have records in `folder`, but are not among the cells of the configuration."""
+    return sorted(path.name for path in folder.glob("*/") if path.name not in cells and any(list_repeats(path)))
+
+
+def _find_missing(kept: Sequence[Kept]) -> Iterator[tuple[str, int]]:
+    """Yield the cell and block of each record that its session must have measured, but whose file does not exist.
+
+    All blocks of a round measure the same cells, so these are the cells that the session measured in other blocks of
+    the round. The last block may have been cut short, after which nothing is missing.
+    """
+    tried = [one.record for one in kept if one.record and "cause" not in one.record]
+    rounds: dict[int, int] = {}
+    for record in tried:
+        rounds[record["repeat"]] = max(rounds.get(record["repeat"], 0), record.get("round", 0))
+    by_round: dict[tuple[str, int], dict[int, list[dict]]] = {}
+    for record in tried:
+        block = record["repeat"]
+        by_round.setdefault((record.get("session", ""), rounds[block]), {}).setdefault(block, []).append(record)
+    there = {(one.cell, one.repeat) for one in kept}
+    for of_round in by_round.values():
+        due = dict.fromkeys(record["name"] for of_block in of_round.values() for record in of_block)
+        for block, of_block in of_round.items():
+            positions = [record["position"] for record in of_block if "position" in record]
+            is_contiguous = bool(positions) and max(positions) - min(positions) < len(of_block)
+            if block < max(of_round) or not is_contiguous:
+                yield from ((cell, block) for cell in due if (cell, block) not in there)
 
 
 def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:

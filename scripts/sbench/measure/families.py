@@ -29,7 +29,7 @@ _SAME = {
     "packages": "the Python packages differ",
     "verified": "the place of checksums, inside or outside the timed pass, differs",
 }
-LOST = "one arm lost more records, which may be the slow ones"
+LOST = "records were lost, which may be the slow ones"
 OTHER_SOFTWARE = "the software differs"
 # The maximum number of software differences to list; further differences are only counted.
 _NAMED = 3
@@ -162,9 +162,8 @@ class Family:
         d = np.where([not text for text in self._difference_notes], d, math.nan)
         estimate_mean = partial(self._estimate_mean, base, other)
         if self._schedule:
-            states = judge_looks(
-                d, self._schedule, self._percent, self._resolve_percent, estimate_mean, beside, self._seed
-            )
+            settings = (self._percent, self._resolve_percent, estimate_mean, self._count_losses, beside, self._seed)
+            states = judge_looks(d, self._schedule, *settings)
             verdicts = [of_pair[-1].verdict for of_pair in states]
             ends = [self._schedule.ends[of_pair[-1].look - 1] for of_pair in states]
             levels = [self._schedule.levels[of_pair[-1].look - 1] for of_pair in states]
@@ -188,8 +187,9 @@ class Family:
             if is_bound and not differing and verdict.verdict not in ORDERED:
                 differing = f"the harness takes {share:.0f} % of an arm's time"
                 verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
-            attempts, *lost = self._count_losses(number, ends[number])
-            flattered = stats.apply_losses(verdict.verdict, *lost) != verdict.verdict
+            attempts, *lost = self._count_losses(ends[number], number)
+            outcome = stats.apply_losses(verdict.verdict, *lost)
+            flattered = outcome != verdict.verdict
             split = self._any_mismatch[:, number] & within[:, number]
             never = not used[:, number].any() and split.any()
             # The nodes of cluster jobs vary by chance, so both arms may be on the same node in further blocks.
@@ -197,12 +197,11 @@ class Family:
             mean = estimate_mean(ends[number], number)
             why = "" if never else _describe_verdict(verdict, levels[number], places[number], mean, self._percent)
             why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
-            given_up = [self._describe_given_up(states[number][-1])] if states[number] else []
+            given_up = [self._describe_given_up(states[number][-1])] if states[number] and not flattered else []
             notes = [
                 *(differing or why, *given_up),
                 *self._describe_dropped_blocks(number, complete[:, number], used[:, number], ends[number]),
             ]
-            outcome = stats.apply_losses(verdict.verdict, *lost)
             outcome = Outcome.NOT_COMPARABLE if differing or never > by_chance else outcome
             values = (
                 *(int(used[:, number].sum()), *(stats.estimate_median(arm[:, number]).value for arm in (base, other))),
@@ -262,7 +261,7 @@ class Family:
             if those.any():
                 yield f"{_format_blocks(self._blocks[those])} {how}"
 
-    def _count_losses(self, number: int, end: int) -> tuple[int, int, int]:
+    def _count_losses(self, end: int, number: int) -> tuple[int, int, int]:
         """Count the blocks with attempts at both arms among the first `end`, and the unusable records in them.
 
         Returns:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -125,6 +125,7 @@ def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.
             *describe_unsealed(measured),
             *fingerprint.describe_unseen_records(kept),
             *list_unmet_requirements(results, config),
+            *_describe_dropped_cells(results / study / "records", plan["cells"]),
         ],
         **studies.get_study(study).build_facts(plan, kept, imported, config),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
@@ -259,6 +260,13 @@ def describe_unsealed(measured: list[dict]) -> list[str]:
     count = sum("digest" not in record for record in measured)
     line = f"{count} of {len(measured)} records predate digests: they count, but later edits would not be noticed"
     return [line] if count else []
+
+
+def _describe_dropped_cells(folder: Path, cells: Container[str]) -> list[str]:
+    names = records.list_dropped_cells(folder, cells)
+    many = sizes.format_count(len(names), "measured cell")
+    line = f"{many} that the configuration no longer has, left out of all tables and verdicts: {', '.join(names)}"
+    return [f"{line}; verdicts hold for comparisons that were chosen before measuring"] if names else []
 
 
 def list_unmet_requirements(results: Path, config: dict) -> list[str]:

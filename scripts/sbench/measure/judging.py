@@ -101,8 +101,8 @@ def judge_runs(
     such a block in measuring code, data, amount of data, or software (except for deliberate differences between
     libraries), or if they have valid records but no such block.
 
-    Losses: an arm that lost at least two records more than the other is not called `faster`, and the arms are not
-    called the `same`.
+    Losses: arms are not called the `same` if either lost a record, and an arm that lost at least two records more than
+    the other is not called `faster`.
 
     Rounds: if the records contain their rounds, each family is judged after each round (see `looks.judge_looks`). If
     later rounds differ from the first (see `looks.compute_shift_p`), only the first round counts.
@@ -241,7 +241,7 @@ def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFram
             **{"baseline_cell": one.baseline["cell"], "contender_cell": one.contender["cell"]},
             **{"look": state.look, "at": judgement.schedule.ends[state.look - 1], "blocks": state.verdict.blocks},
             **{"ratio": state.verdict.ratio, "ratio_low": state.verdict.low, "ratio_high": state.verdict.high},
-            **{"t": state.t, "critical": state.critical, "verdict": state.verdict.verdict, "decision": state.name},
+            **{"t": state.t, "critical": state.critical, "verdict": state.outcome, "decision": state.name},
         }
         for one in judgement.rows
         if judgement.schedule and one.metric == TOTAL

@@ -38,7 +38,7 @@ MIB = 2**20
 # Quantities of a record other than metrics (METHOD 11, 14), summarized by the median of each cell.
 _TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
 _COUNTS = ("logical_bytes", "tasks", "requests", *prices.BILLED, "bytes_offered", "bytes_delivered", *_TAKEN)
-_UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
+_UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": True}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
 # Columns that identify the node, the machine and the device of the files (METHOD 14), with their keys in a record's

@@ -19,6 +19,7 @@ import pandas as pd
 
 from sbench.design.matrix import build_permanent_name
 from sbench.measure import tables
+from sbench.measure.families import LOST
 from sbench.pages import prose
 from sbench.pages.markup import FOREIGN
 from sbench.probe.program import Problem, print_json, read_json, write_json
@@ -205,9 +206,9 @@ def _list_warnings(facts: Mapping) -> list[str]:
     if not facts["apart"] or not times:
         return []
     base, other = facts["sides"]
-    where = f"{other} was measured {describe_elsewhere(facts['apart'])} than {base}"
+    where = f"{other} was measured {describe_elsewhere(facts['apart'], base)}"
     seen = f"; from these sessions only: {prose.format_list(warned)}" if (warned := facts["outcome"]["warned"]) else ""
-    return [f"{prose.format_list(times)}: not judged, because {where}{seen}; measure both in turn (docs/ci.md)"]
+    return [f"{prose.format_list(times)}: not judged, because {where}{seen}; measure in the order A B B A (docs/ci.md)"]
 
 
 def _list_common_studies(base: Side, other: Side) -> list[str]:
@@ -309,6 +310,9 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     metric = import_module(f"sbench.studies.{study}.report").REPORT.metrics[0].name
     medians = [records.loc[records["valid"], "value"].median() for records in pair]
     note = "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else ""
+    attempts, failed = [len(records) for records in pair], [int((~records["valid"]).sum()) for records in pair]
+    if (outcome := stats.apply_losses(verdict.verdict, *failed)) != verdict.verdict:
+        verdict, note = verdict._replace(verdict=outcome), f"{LOST}: {failed[0]} and {failed[1]} of the two sides"
     of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
     if of_sessions:
         note, verdict = f"measured {describe_elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
@@ -316,8 +320,8 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     row |= {"looks": len(sessions.list_looks(verdict.blocks, paired)), "verdict": verdict.verdict}
     row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
-    for side, records in zip(("baseline", "contender"), pair, strict=True):
-        row |= {f"attempts_{side}": len(records), f"failed_{side}": int((~records["valid"]).sum())}
+    for place, side in enumerate(("baseline", "contender")):
+        row |= {f"attempts_{side}": attempts[place], f"failed_{side}": failed[place]}
     return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
 
 

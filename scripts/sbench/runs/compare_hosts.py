@@ -11,6 +11,7 @@ import pandas as pd
 
 from sbench.design import study as studies
 from sbench.measure import judging, session_records, tables
+from sbench.measure.families import LOST
 from sbench.measure.judging import CONTROL, TOTAL, Judged, Judgement
 from sbench.pages import names, prose
 from sbench.probe.program import Problem, escape_text
@@ -229,7 +230,7 @@ def _merge_values(verdict: stats.Verdict, values: Sequence[Mapping], d: Floats) 
     }
     lacking = [of["note"] for of in values if not np.isfinite(of["ratio"])]
     outcome = stats.apply_losses(verdict.verdict, counts["failed_baseline"], counts["failed_contender"])
-    note = "one arm lost more records, which may be the slow ones" if outcome != verdict.verdict else ""
+    note = LOST if outcome != verdict.verdict else ""
     if lacking:
         note = f"no ratio in {prose.format_count(len(lacking), 'session')}: {lacking[0]}"
         outcome = outcome if np.isfinite(d).any() else Outcome.NOT_COMPARABLE

@@ -18,13 +18,14 @@ from sbench.probe.sizes import format_size
 from sbench.runs import rules, tool_files
 from sbench.runs.rules import Rule
 from sbench.runs.tool_files import HYPERFINE, Series, Tool, ToolFile
-from sbench.verdicts import MIN_BLOCKS, samples, sessions
+from sbench.verdicts import MIN_BLOCKS, samples, sessions, stats
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
+from sbench.verdicts.sessions import is_coinciding
 
 EQUIVALENCE_PERCENT = 5
 # Largest number of benchmarks to print line by line.
 _PRINTED = 30
-_ORDER = (Outcome.SLOWER, Outcome.FASTER, Outcome.NO_EVIDENCE, Outcome.TOO_FEW, Outcome.SAME)
+_ORDER = (Outcome.SLOWER, Outcome.FASTER, Outcome.NO_EVIDENCE, Outcome.NOT_COMPARABLE, Outcome.TOO_FEW, Outcome.SAME)
 _PREFIXES = {1: "", 1e-3: "m", 1e-6: "µ", 1e-9: "n"}
 _FILE, _BLOCK = "file", "block"
 
@@ -40,6 +41,7 @@ class Sides:
         pairs: for each benchmark, the series of both sides.
         alone: the benchmarks that only one side has.
         machines: the names of the machines of each side, as far as the files name them.
+        has_own_machines: whether the files of each side are mostly of other machines, so that no file is judged.
     """
 
     tool: Tool
@@ -48,6 +50,7 @@ class Sides:
     pairs: dict[str, tuple[Series, Series]]
     alone: list[str]
     machines: tuple[str, str] = ("", "")
+    has_own_machines: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Row:
         needed: number of samples per side that would detect the difference of `--detect` with a power of 0.9.
         missing: number of samples that the smaller side lacks for this; 0 for decided benchmarks.
         is_serial: whether neighbouring samples depend on each other.
+        lost: number of samples of both sides that failed, or of blocks without one of the sides.
     """
 
     benchmark: str
@@ -83,6 +87,7 @@ class Row:
     needed: float
     missing: float
     is_serial: bool
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,9 @@ def build_sides(base: Sequence[ToolFile], other: Sequence[ToolFile]) -> Sides:
     if not pairs:
         raise Problem(f"{titles[0]} and {titles[1]} have no benchmark in common: {prose.format_list(alone)}")
     machines = tuple(" and ".join(sorted({file.machine for file in side} - {""})) for side in (base, other))
-    return replace(_build_checked(first.tool, titles, pairs, alone, has_sessions), machines=machines)
+    own = has_sessions and is_coinciding([0] * len(base) + [1] * len(other), [{file.machine} for file in files])
+    checked = _build_checked(first.tool, titles, pairs, alone, has_sessions)
+    return replace(checked, machines=machines, has_own_machines=own)
 
 
 def _split_arms(file: ToolFile) -> Sides:
@@ -205,7 +212,10 @@ def _join_files(files: Sequence[ToolFile], has_sessions: bool) -> dict[str, Seri
         return {name: of for name, (of,) in series.items()}
     for name, of in series.items():
         _check_units(name, of)
-    return {name: Series(name, tuple(median(part.samples) for part in of), of[0].unit) for name, of in series.items()}
+    return {
+        name: Series(name, tuple(median(part.samples) for part in of), of[0].unit, lost=sum(part.lost for part in of))
+        for name, of in series.items()
+    }
 
 
 def _name_sides(base: Sequence[ToolFile], other: Sequence[ToolFile]) -> tuple[str, str]:
@@ -256,10 +266,16 @@ def judge_sides(sides: Sides, detect_percent: float) -> list[Row]:
     else:
         base, other = ([np.array(list(pair[side].values())) for pair in numbers] for side in (0, 1))
         judged = samples.judge_samples(base, other, EQUIVALENCE_PERCENT, detect_percent)
-    return [
-        _build_row(name, pair, tuple(map(len, of)) if sides.noun != _BLOCK else (one.verdict.blocks,) * 2, one)
-        for (name, pair), of, one in zip(sides.pairs.items(), numbers, judged, strict=True)
-    ]
+    rows = []
+    for (name, pair), (a, b), one in zip(sides.pairs.items(), numbers, judged, strict=True):
+        counts, lost = (len(a), len(b)), [of.lost for of in pair]
+        if sides.noun == _BLOCK:
+            counts, lost = (one.verdict.blocks,) * 2, [len(b.keys() - a.keys()), len(a.keys() - b.keys())]
+        outcome = stats.apply_losses(one.verdict.verdict, *lost)
+        outcome = Outcome.NOT_COMPARABLE if sides.has_own_machines and outcome in JUDGED else outcome
+        one = one._replace(verdict=one.verdict._replace(verdict=outcome))
+        rows.append(_build_row(name, pair, counts, one, sum(lost)))
+    return rows
 
 
 def _take_numbers(pair: tuple[Series, Series], has_blocks: bool) -> list[dict]:
@@ -269,16 +285,17 @@ def _take_numbers(pair: tuple[Series, Series], has_blocks: bool) -> list[dict]:
     return [{key: value**power for key, value in of.items()} for of in of_sides]
 
 
-def _build_row(name: str, pair: tuple[Series, Series], counts: tuple[int, ...], judged: samples.Judgement) -> Row:
+def _build_row(
+    name: str, pair: tuple[Series, Series], counts: tuple[int, ...], judged: samples.Judgement, lost: int
+) -> Row:
     verdict, needed = judged.verdict, judged.needed
-    is_open = verdict.verdict not in (*ORDERED, Outcome.SAME)
+    is_open = verdict.verdict in (Outcome.NO_EVIDENCE, Outcome.TOO_FEW)
     missing = max(0.0, needed - min(counts)) if is_open else 0.0
     detectable = verdict.detectable_ratio if math.isfinite(verdict.detectable_ratio) else math.nan
     ends = (verdict.low, verdict.high, verdict.p, detectable)
     medians = (float(median(of.samples)) for of in pair)
-    return Row(
-        name, verdict.verdict, pair[0].unit, *medians, *counts, verdict.ratio, *ends, needed, missing, judged.is_serial
-    )
+    numbers = (*medians, *counts, verdict.ratio, *ends, needed, missing)
+    return Row(name, verdict.verdict, pair[0].unit, *numbers, judged.is_serial, lost)
 
 
 def _describe_sides(sides: Sides, rows: Sequence[Row]) -> str:
@@ -315,17 +332,18 @@ def _describe_effect(row: Row) -> str:
 
 
 def _describe_counts(sides: Sides, row: Row) -> str:
+    lost = f", {row.lost:,} lost, which may be the slow ones" if row.lost else ""
     if row.samples_base == row.samples_other:
         each = "" if sides.noun == _BLOCK else " each"
-        return f"{prose.format_count(row.samples_base, sides.noun)}{each}"
-    return f"{row.samples_base:,} and {prose.format_count(row.samples_other, sides.noun)}"
+        return f"{prose.format_count(row.samples_base, sides.noun)}{each}{lost}"
+    return f"{row.samples_base:,} and {prose.format_count(row.samples_other, sides.noun)}{lost}"
 
 
 def _describe_power(sides: Sides, row: Row, detect_percent: float) -> Iterator[str]:
     """Yield the detectable difference, and the number of samples that an open comparison needs."""
     if row.verdict in JUDGED and math.isfinite(row.detectable_ratio):
         yield f"{_format_percent(row.detectable_ratio)} would have been detected"
-    if row.verdict in (*ORDERED, Outcome.SAME):
+    if row.verdict not in (Outcome.NO_EVIDENCE, Outcome.TOO_FEW):
         return
     nouns = prose.make_plural(sides.noun)
     if math.isnan(row.needed):
@@ -356,7 +374,7 @@ def _format_value(value: float, unit: str) -> str:
 def _list_notes(sides: Sides, rows: Sequence[Row], detect_percent: float) -> list[str]:
     """Return what the verdicts do not cover, and other notes, in a line each."""
     notes = [_describe_scope(sides)]
-    if all(sides.machines) and sides.machines[0] != sides.machines[1]:
+    if sides.has_own_machines or (all(sides.machines) and sides.machines[0] != sides.machines[1]):
         notes.append(
             f"{sides.names[0]} is of machine {sides.machines[0]}, {sides.names[1]} of {sides.machines[1]}: a difference"
             " may be between the machines."
@@ -378,7 +396,7 @@ def _describe_scope(sides: Sides) -> str:
     if sides.noun == _BLOCK:
         return "Blocks pair both sides; the verdicts cover the machine and the time of these blocks."
     if sides.noun == _FILE:
-        return "The unit is the file; the verdicts assume that files of both sides were measured in turn."
+        return "The unit is the file; the verdicts assume that both sides were measured in turn, in the order A B B A …"
     samples_of, scope = prose.make_plural(sides.noun), sides.tool.scope
     return f"All {samples_of} of a side are of one {scope}: the verdicts do not cover another {scope} or machine."
 

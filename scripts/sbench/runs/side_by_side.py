@@ -115,13 +115,17 @@ def describe_rules(facts: dict) -> str:
     return bold(f"{'; '.join(parts)}.") + " "
 
 
-def describe_elsewhere(apart: Sequence[str]) -> str:
-    """Describe how the sessions of both sides are separated, as in "on other days and on other machines".
+def describe_elsewhere(apart: Sequence[str], base: str = "") -> str:
+    """Describe how the sessions of both sides are separated, as in "on other days and on other machines than base".
 
     Args:
         apart: reasons from `sessions.find_apart`; if empty, the result is an empty string.
+        base: name of the first side; if empty, it is not named.
     """
-    return prose.format_list(_ELSEWHERE[one] for one in apart) if apart else ""
+    parts = [f"in strict turn{f' with {base}' * bool(base)}"] * ("turns" in apart)
+    if elsewhere := [_ELSEWHERE[one] for one in apart if one in _ELSEWHERE]:
+        parts.append(f"{prose.format_list(elsewhere)}{f' than {base}' * bool(base)}")
+    return " and ".join(parts)
 
 
 def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
@@ -179,7 +183,7 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
-        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so the change itself gets no"
+        f"{other} was measured {describe_elsewhere(run.facts['apart'], base)}, so the change itself gets no"
         " verdict."
         f" These sessions only: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios"
         f" of {run.report.metrics[0].title} {prose.format_span(rows['ratio'])}."

@@ -75,6 +75,7 @@ class Series:
         unit: "s" for times, a unit such as "B/s" for rates, or an empty string for times in an unknown unit.
         arm: name of the arm, if the file names it.
         blocks: names of the blocks of the samples; empty if they were not measured in blocks.
+        lost: number of samples that failed.
     """
 
     benchmark: str
@@ -82,6 +83,7 @@ class Series:
     unit: str = "s"
     arm: str = ""
     blocks: tuple[str, ...] = ()
+    lost: int = 0
 
     @property
     def is_rate(self) -> bool:
@@ -178,7 +180,8 @@ def _parse_hyperfine(content: Mapping) -> Iterator[Series]:
     for of in content["results"]:
         codes = of.get("exit_codes") or [0] * len(of["times"])
         # A run that failed may have ended early.
-        yield Series(of["command"], tuple(time for time, code in zip(of["times"], codes, strict=True) if code == 0))
+        times = tuple(time for time, code in zip(of["times"], codes, strict=True) if code == 0)
+        yield Series(of["command"], times, lost=len(codes) - len(times))
 
 
 def _parse_pytest(content: Mapping) -> Iterator[Series]:
@@ -218,22 +221,29 @@ def _average_values(values: list[float]) -> float:
 def _parse_google(content: Mapping) -> Iterator[Series]:
     """Yield repetitions; aggregates, such as the mean over repetitions, are left out."""
     for of in content["benchmarks"]:
-        if of.get("run_type", "iteration") == "iteration" and not of.get("error_occurred"):
-            time = of["real_time"] * _SECONDS[of.get("time_unit", "ns")]
-            yield Series(of.get("run_name") or of["name"], (time,))
+        if of.get("run_type", "iteration") == "iteration":
+            failed = bool(of.get("error_occurred"))
+            times = () if failed else (of["real_time"] * _SECONDS[of.get("time_unit", "ns")],)
+            yield Series(of.get("run_name") or of["name"], times, lost=int(failed))
 
 
 def _parse_fio(content: Mapping) -> Iterator[Series]:
-    """Yield the rate and the mean latency of each job; jobs of the same name are samples of the same benchmark."""
+    """Yield the rate and the mean latency of each job; jobs of the same name are samples of the same benchmark.
+
+    Entries of the same name and group are the processes of a job (`numjobs`), which ran at the same time.
+    """
+    groups: dict[tuple, list[Mapping]] = {}
     for job in content["jobs"]:
         if job["error"]:
             raise ValueError(f"job {job['jobname']} failed with error {job['error']}")
+        groups.setdefault((job["jobname"], job.get("groupid")), []).append(job)
+    for (name, _), jobs in groups.items():
         for way in ("read", "write"):
-            if job[way]["total_ios"]:
-                yield Series(f"{job['jobname']}: {way} rate", (job[way]["bw_bytes"],), "B/s")
-            # It is 0 if latencies are not measured (disable_lat).
-            if job[way]["total_ios"] and job[way]["lat_ns"]["mean"]:
-                yield Series(f"{job['jobname']}: {way} latency", (job[way]["lat_ns"]["mean"] / 1e9,))
+            if active := [job[way] for job in jobs if job[way]["total_ios"]]:
+                yield Series(f"{name}: {way} rate", (sum(of["bw_bytes"] for of in active),), "B/s")
+                # It is 0 if latencies are not measured (disable_lat).
+                if total := sum(of["lat_ns"]["mean"] * of["total_ios"] for of in active):
+                    yield Series(f"{name}: {way} latency", (total / sum(of["total_ios"] for of in active) / 1e9,))
 
 
 # Keys of a JSON object, the tool that writes them, and the function that parses it.
@@ -280,12 +290,12 @@ def _merge_series(parts: Iterator[Series]) -> Iterator[Series]:
     for part in parts:
         if not isinstance(part.benchmark, str):
             raise TypeError("the name of a benchmark is not a text")
-        if part.samples:
-            merged.setdefault((part.benchmark, part.arm), []).append(part)
+        merged.setdefault((part.benchmark, part.arm), []).append(part)
     for of in merged.values():
-        samples = itertools.chain.from_iterable(part.samples for part in of)
+        samples = tuple(itertools.chain.from_iterable(part.samples for part in of))
         blocks = itertools.chain.from_iterable(part.blocks for part in of)
-        yield replace(of[0], samples=tuple(samples), blocks=tuple(blocks))
+        if samples:
+            yield replace(of[0], samples=samples, blocks=tuple(blocks), lost=sum(part.lost for part in of))
 
 
 def _check_series(path: str, series: Series) -> Series:

@@ -25,7 +25,8 @@ def judge(
 
     Args:
         blocks: positive times in any unit, with a row per block and a column per arm. NaN means that an arm failed. A
-            verdict needs at least six complete blocks.
+            verdict needs at least six complete blocks. Arms are not the same if either failed in a block, and an arm
+            that failed in two blocks more than the other is not faster.
         baseline: the column to compare the other columns with.
         equivalence_percent: two arms are the same if the 95 % CI of their ratio lies within 1/(1 + x) to 1 + x, where
             x is this percentage.
@@ -53,7 +54,12 @@ def judge(
     arms = blocks.columns.drop([baseline])
     logs = _take_logs(blocks)
     d = logs[arms].to_numpy() - logs[[baseline]].to_numpy()
-    return _make_table(stats.judge_family(d, equivalence_percent, seed, looks), arms)
+    lost, *failed = logs[[baseline, *arms]].isna().sum().tolist()
+    verdicts = [
+        one._replace(verdict=stats.apply_losses(one.verdict, lost, of_arm))
+        for one, of_arm in zip(stats.judge_family(d, equivalence_percent, seed, looks), failed, strict=True)
+    ]
+    return _make_table(verdicts, arms)
 
 
 def compare_sessions(

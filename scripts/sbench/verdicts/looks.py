@@ -22,6 +22,7 @@ from sbench.verdicts.stats import (
     Estimate,
     Floats,
     Verdict,
+    apply_losses,
     choose_outcome,
     compute_bootstrap_interval,
     compute_detectable,
@@ -65,11 +66,13 @@ class State(NamedTuple):
 
     Attributes:
         look: the number of the look, starting at 1.
-        verdict: the verdict at that look.
-        is_given_up: whether even `most` blocks would not suffice to detect the difference to resolve.
+        verdict: the verdict at that look, before lost records are considered.
+        is_given_up: whether even `most` blocks would not suffice to detect the difference to resolve, or to make up for
+            lost records.
         needed: the number of blocks that would detect it with a power of about 0.8.
         t: the |t| of the comparison.
         critical: the threshold of its family.
+        outcome: the verdict, after lost records are considered (`stats.apply_losses`).
     """
 
     look: int
@@ -78,13 +81,14 @@ class State(NamedTuple):
     needed: float
     t: float
     critical: float
+    outcome: Outcome
 
     @property
     def name(self) -> str:
         """The name of the state: "decided", "same", "given up" or "open"."""
-        if self.verdict.verdict == Outcome.SAME:
+        if self.outcome == Outcome.SAME:
             return SAME
-        return DECIDED if self.verdict.verdict in ORDERED else GIVEN_UP if self.is_given_up else OPEN
+        return DECIDED if self.outcome in ORDERED else GIVEN_UP if self.is_given_up else OPEN
 
 
 class Paths:
@@ -155,6 +159,7 @@ def judge_looks(
     equivalence_percent: float = 5,
     resolve_percent: float = 10,
     estimate_mean: Callable[[int, int], Estimate] | None = None,
+    count_losses: Callable[[int, int], tuple[int, int, int]] | None = None,
     beside: Floats | None = None,
     seed: int = 1,
 ) -> list[list[State]]:
@@ -168,8 +173,8 @@ def judge_looks(
     Their later blocks affect neither their verdicts nor those of other comparisons.
 
     Giving up: a comparison with at least 8 blocks is given up if s x (3.2 + 0.84) / sqrt(most) exceeds both
-    ln(1 + resolve) and |median d| + s / sqrt(n), because `most` blocks would not suffice to decide it. Giving up does
-    not affect the verdict.
+    ln(1 + resolve) and |median d| + s / sqrt(n), because `most` blocks would not suffice to decide it. It is also given
+    up if lost records forbid its verdict. Giving up does not affect the verdict.
 
     Args:
         d: array (block, comparison) of ln(contender / baseline); NaN for missing blocks.
@@ -178,6 +183,8 @@ def judge_looks(
         resolve_percent: the difference that a comparison should be able to detect at the maximum number of blocks.
         estimate_mean: called with a number of blocks and a comparison's index, returns its ratio of mean times over
             these first blocks. The verdict `same` requires that the means are the same, too.
+        count_losses: called like `estimate_mean`, returns the number of blocks that attempted both arms, and how many
+            records the baseline and the contender lost in them.
         beside: `d` of further comparisons in the family, whose states are not returned.
         seed: the seed of the flips beyond 12 blocks.
 
@@ -221,16 +228,18 @@ def judge_looks(
                 outcome = outcome if is_same else Outcome.NO_EVIDENCE
             scatter = error[number] * math.sqrt(n[number])
             resolvable = max(math.log1p(resolve_percent / 100), abs(centre[number]) + error[number])
+            allowed = apply_losses(outcome, *count_losses(blocks, number)[1:]) if count_losses else outcome
             is_given_up = (
-                outcome == Outcome.NO_EVIDENCE
+                allowed == Outcome.NO_EVIDENCE
                 and n[number] >= _SURE
-                and scatter * _REACH / math.sqrt(schedule.most) > resolvable
+                and (allowed != outcome or scatter * _REACH / math.sqrt(schedule.most) > resolvable)
             )
             ratio, least, largest = (math.exp(edge[number]) for edge in (centre, low, high))
             chance = (float(p[number]), float(detectable[number]))
             verdict = Verdict(outcome, int(n[number]), ratio, least, largest, *chance)
             needed = (scatter * _REACH / math.log1p(resolve_percent / 100)) ** 2
-            of_comparison.append(State(look, verdict, bool(is_given_up), needed, float(t_measured[number]), critical))
+            t_of = float(t_measured[number])
+            of_comparison.append(State(look, verdict, bool(is_given_up), needed, t_of, critical, allowed))
             if of_comparison[-1].name != OPEN:
                 d[blocks:, number] = math.nan
     return states

@@ -32,14 +32,18 @@ COLUMNS = ("repeat", "session", "valid", "figure", "value", "unit", *COUNTS, "ca
 MACHINE = "machine"
 # Two sides alternate if their sessions form at least this many stretches of consecutive sessions, two of each side.
 LEAST_STRETCHES = 4
+# Sessions of two sides mostly coincide with machines, or with every second session or day, if at most this share of all
+# ways to divide the sessions into two sides have them coincide as much.
+COINCIDING = 0.25
 
 
 def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
-    """Check whether the sessions of two sides alternate in time and between machines.
+    """Check whether the sessions of two sides alternate in time, and do so regardless of machines and rhythms.
 
-    If each side was measured in a different week, or on a different machine, the test cannot separate this difference
-    from a difference between the sides (METHOD 17). If each machine measured only one session, only the kinds of
-    machines, the first words of their names, can coincide with the sides.
+    If each side was measured in a different week, or mostly on a different machine, the test cannot separate this
+    difference from a difference between the sides (METHOD 17). The same applies to a rhythm, such as a load on every
+    second day, if the sides are in strict turn. If each machine measured only one session, only the kinds of machines,
+    the first words of their names, can coincide with the sides.
 
     Args:
         base: the records of one side, with the columns `session`, `unit_of` (identifies a session across runs), and
@@ -47,38 +51,50 @@ def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
         other: the records of the other side.
 
     Returns:
-        The reasons why they do not alternate: `times`, or `days` if the sides have no day in common; and `machines`.
-        An empty list if they alternate.
+        The reasons why they do not alternate: `times`, or `days` if the sides have no day in common; `turns` if every
+        second session, or every second day, is mostly of one side; and `machines`. An empty list if they alternate.
     """
     rows = []
     for number, side in enumerate((base, other)):
         for _, of in side.assign(**{MACHINE: side.get(MACHINE, "")}).groupby("unit_of"):
-            rows.append((of["session"].iloc[0], number, sorted(set(of[MACHINE].fillna("")))))
-    rows.sort()
+            rows.append((of["session"].iloc[0], number, set(of[MACHINE].fillna(""))))
+    rows.sort(key=lambda row: row[:2])
+    order = [number for _, number, _ in rows]
     days = [{session[:10] for session, number, _ in rows if number == side} for side in (0, 1)]
-    nodes = [(" ".join(machines), number) for _, number, machines in rows]
-    kinds = [(" ".join(name.partition(" ")[0] for name in machines), number) for _, number, machines in rows]
-    apart = (
-        [] if _is_alternating([("", number) for _, number, _ in rows]) else ["times" if days[0] & days[1] else "days"]
-    )
-    of_sides = [{place for place, number in nodes if number == side} for side in (0, 1)]
-    by_machine = (sorted(order, key=lambda place: place[0]) for order in (nodes, kinds))
-    if all(map(_is_alternating, by_machine)) or (apart and of_sides[0] == of_sides[1]):
-        return apart
-    return [*apart, "machines"]
+    dates = pd.to_datetime([session[:10] for session, _, _ in rows], errors="coerce").fillna(pd.Timestamp(0))
+    numbers = (range(len(rows)), [date.toordinal() for date in dates])
+    halves = [[{str(number % 2)} for number in each] for each in numbers]
+    kinds = [{name.partition(" ")[0] for name in machines} for _, _, machines in rows]
+    apart = [] if _is_alternating(order) else ["times" if days[0] & days[1] else "days"]
+    apart += ["turns"] * any(is_coinciding(order, labels) for labels in halves)
+    return apart + ["machines"] * any(is_coinciding(order, labels) for labels in ([row[2] for row in rows], kinds))
 
 
-def _is_alternating(order: Sequence[tuple[str, int]]) -> bool:
-    """Return whether two sides alternate in a sequence of sessions, each given as (machine, side).
+def is_coinciding(order: Sequence[int], labels: Sequence[set[str]]) -> bool:
+    """Return whether the sides of sessions mostly coincide with labels of the sessions, such as machines.
 
-    A stretch is a run of consecutive sessions of the same side on the same machine. The sides alternate if each has at
-    least two stretches, there are at least `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most this
-    number of stretches (Wald and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    The statistic is chi-squared of the sessions of the first side with each label. Its distribution is that over all
+    splits of the sessions into two sides.
     """
-    stretches = [side for (_, side), _ in itertools.groupby(order)]
+    names = sorted(set[str]().union(*labels))
+    has = np.array([[float(name in labels[place]) for name in names] for place in np.argsort(order, kind="stable")])
+    counts, ours = has.sum(axis=0), order.count(0)
+    expected = counts * ours / len(order)
+    distances = ((_build_splits(ours, len(order), 1) @ has - expected) ** 2 / counts).sum(axis=1)
+    return bool(distances[0] > 1e-9 and (distances >= distances[0] - 1e-9).mean() <= COINCIDING)
+
+
+def _is_alternating(order: Sequence[int]) -> bool:
+    """Return whether two sides alternate in a sequence of sessions, each given as its side.
+
+    A stretch is a run of consecutive sessions of the same side. The sides alternate if each has at least two stretches,
+    there are at least `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most this number of stretches
+    (Wald and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    """
+    stretches = [side for side, _ in itertools.groupby(order)]
     if len(stretches) < LEAST_STRETCHES or min(map(stretches.count, (0, 1))) < LEAST_STRETCHES / 2:
         return False
-    of_first = sum(side == 0 for _, side in order)
+    of_first = order.count(0)
     m, n = of_first - 1, len(order) - of_first - 1
     ways = 0
     for number in range(2, len(stretches) + 1):

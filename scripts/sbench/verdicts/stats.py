@@ -29,7 +29,7 @@ MOST = 2 * LEVEL - FIRST_LEVEL  # upper bound of the error rate that all looks a
 POWER = 0.8  # statistical power that defines the detectable ratio
 ALL_FLIPS_UP_TO = 12  # largest number of blocks for which all sign flips are enumerated
 SAMPLED_FLIPS = 9_999  # number of random sign flips for more blocks
-LOST = 2  # an arm that lost this many more records than the other may look better than it is
+LOST = 2  # an arm that lost this many more records than the other may look faster than it is
 RESAMPLES = 2_000  # number of bootstrap samples of records or jobs
 _TAIL = (1 - CONFIDENCE) / 2
 
@@ -230,12 +230,16 @@ def compute_level(looks: int) -> float:
 def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
     """Correct the outcome of a comparison for lost records: failed, invalid, or stopped by a time limit.
 
-    The lost records may have been the slow ones. So an arm that lost at least `LOST` more records than the other cannot
-    be judged faster or the same; the outcome is then `no evidence`.
+    The lost records may have been the slow ones. So arms are not the same if either lost a record, and an arm that lost
+    at least `LOST` more records than the other is not faster; the outcome is then `no evidence`.
     """
     more = lost_contender - lost_baseline
-    flattered = {Outcome.SAME: abs(more), Outcome.FASTER: more, Outcome.SLOWER: -more}
-    return Outcome.NO_EVIDENCE if flattered.get(outcome, 0) >= LOST else outcome
+    flattered = {
+        Outcome.SAME: lost_baseline + lost_contender > 0,
+        Outcome.FASTER: more >= LOST,
+        Outcome.SLOWER: -more >= LOST,
+    }
+    return Outcome.NO_EVIDENCE if flattered.get(outcome) else outcome
 
 
 def compute_unseen_share(blocks: int) -> float:
