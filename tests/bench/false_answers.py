@@ -26,6 +26,7 @@ NOISE = 0.02  # standard deviation (sd) of ln(time) of a record, and of a cell i
 WEEK, MACHINE, DAY, KEPT = 0.03, 0.1, 0.05, 0.8
 CELLS, MANY = 4, 24  # cells of a side, and those among which one is slower
 BESIDE, IN_TURN, TWO = "AAAABBBB", "ABBABAAB", "MNNMNMMN"  # orders of the sessions of both sides, and their machines
+MOSTLY = "MNNMMNNMMNMN"  # machines of three times ABBA: five of six sessions of a side are on the same one
 # Advice: files that are tried, files that a record reads, blocks, and the sd of ln(gain) between files.
 FILES, READ, BLOCKS, SPREADS = 6, 3, 6, (0.05, 0.1, 0.2)
 # Volumes: jobs, their writes, sd of ln(latency) in a job and of ln(p99) between jobs, which are like those before.
@@ -50,6 +51,11 @@ def compare_sides(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         f"on 16 consecutive days, AR(1) {KEPT:g}": (8 * "A" + 8 * "B", "", _draw_days),
         f"in turn, AR(1) {KEPT:g}": (IN_TURN, "", _draw_days),
         "in turn on two machines that differ by 10 %": (IN_TURN, TWO, lambda *_: [MACHINE * (at == "N") for at in TWO]),
+        "in turn, mostly on two machines that differ by 10 %": (
+            *(3 * "ABBA", MOSTLY),
+            lambda *_: [MACHINE * (at == "N") for at in MOSTLY],
+        ),
+        "in strict turn, every second day 3 % slower": (8 * "AB", "", lambda _, order: WEEK * (np.arange(16) % 2)),
     }
     for what, case in cases.items():
         what = f"false verdicts between sides measured {what}"

@@ -51,6 +51,11 @@ def judge_runs(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         what = f"called the same though a fifth of {repeats} repeats take 3 times as long"
         verdicts = simulate(what, partial(_judge_with_slow_repeats, folder, repeats), runs, say)
         yield count_false(what, [verdict == Outcome.SAME for verdict in verdicts if verdict])
+    for repeats in (6, 10, 20):
+        what = f"called the same though a fifth of one arm's records fail, {repeats} blocks"
+        verdicts = simulate(what, partial(_judge_with_lost_records, folder, repeats), runs, say)
+        met = (1 - OFTEN) ** repeats
+        yield count_false(what, [verdict == Outcome.SAME for verdict in verdicts], met)
     for repeats in (6, 8):
         what = f"power for ×1.10 among 24 comparisons at {repeats} repeats, noise {100 * NOISE:.0f} %"
         yield count_right(what, simulate(what, partial(_is_slower_detected, repeats), runs, say))
@@ -101,15 +106,39 @@ def _judge_with_slow_repeats(folder: Path, repeats: int, seed: int) -> str:
     return _judge_records(folder, base, times, "1" * repeats, "1" * repeats) if slow.any() else ""
 
 
+def _judge_with_lost_records(folder: Path, repeats: int, seed: int) -> str:
+    """Return the verdict on a contender of which a fifth of the records fail."""
+    random = np.random.default_rng(seed)
+    base, other = np.exp(random.normal(0, NOISE / 2, (2, repeats)))
+    times = np.where(random.random(repeats) < OFTEN, np.nan, other)
+    return _judge_records(folder, base, times, "1" * repeats, "1" * repeats)
+
+
 def _judge_records(folder: Path, base: np.ndarray, other: np.ndarray, sessions: str, of_other: str) -> str:
-    """Return the verdict of a run by its records, tables and sentence; the page has to agree with the table."""
+    """Return the verdict of a run by its records, tables and sentence; the page has to agree with the table.
+
+    Where a time is NaN, the record has failed.
+    """
     kept = []
     for cell, seconds, names in (("old", base, sessions), ("new", other, of_other)):
         levels = {"library": cell, "store": "disk", "control": ""}
         for number, (time, session) in enumerate(zip(seconds, names, strict=True), 1):
             record = {
-                **{"record": 1, "status": "done", "run": "bench", "study": "shots", "name": cell, "cell": levels},
-                **{"repeat": number, "valid": True, "reasons": [], "session": session, "samples": []},
+                **{
+                    "record": 1,
+                    "status": "done" if np.isfinite(time) else "failed",
+                    "run": "bench",
+                    "study": "shots",
+                    "name": cell,
+                    "cell": levels,
+                },
+                **{
+                    "repeat": number,
+                    "valid": bool(np.isfinite(time)),
+                    "reasons": [],
+                    "session": session,
+                    "samples": [],
+                },
                 **{"seconds": {"total": float(time)}, "work": {"logical_bytes": 2**20}},
                 **{"host": {"node": "a"}, "provenance": {}},
             }

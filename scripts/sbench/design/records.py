@@ -138,8 +138,7 @@ def _find_missing(kept: Sequence[Kept]) -> Iterator[tuple[str, int]]:
         due = dict.fromkeys(record["name"] for of_block in of_round.values() for record in of_block)
         for block, of_block in of_round.items():
             positions = [record["position"] for record in of_block if "position" in record]
-            is_contiguous = bool(positions) and max(positions) - min(positions) < len(of_block)
-            if block < max(of_round) or not is_contiguous:
+            if block < max(of_round) or not positions or max(positions) - min(positions) >= len(of_block):
                 yield from ((cell, block) for cell in due if (cell, block) not in there)
 
 

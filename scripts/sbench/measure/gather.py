@@ -266,7 +266,7 @@ def _describe_dropped_cells(folder: Path, cells: Container[str]) -> list[str]:
     names = records.list_dropped_cells(folder, cells)
     many = sizes.format_count(len(names), "measured cell")
     line = f"{many} that the configuration no longer has, left out of all tables and verdicts: {', '.join(names)}"
-    return [f"{line}; verdicts hold for comparisons that were chosen before measuring"] if names else []
+    return [line] if names else []
 
 
 def list_unmet_requirements(results: Path, config: dict) -> list[str]:

@@ -196,7 +196,7 @@ TEMPLATES = {
     # Runs that measure until they can decide.
     "looks taken": "After {blocks} of at most {most} blocks: {parts}.",
     "decided of": "{decided} of {comparisons} decided",
-    "given up": "{many} given up, as the most blocks would not show them",
+    "given up": "{many} given up, as more blocks would not decide them",
     "not comparable": "{many} not comparable",
     "still open": "{many} open",
     "looks": "Each row is a look at the results; a comparison ends at the look that decides it or gives it up. At most "

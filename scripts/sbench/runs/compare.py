@@ -310,7 +310,7 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     metric = import_module(f"sbench.studies.{study}.report").REPORT.metrics[0].name
     medians = [records.loc[records["valid"], "value"].median() for records in pair]
     note = "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else ""
-    attempts, failed = [len(records) for records in pair], [int((~records["valid"]).sum()) for records in pair]
+    failed = [int((~records["valid"]).sum()) for records in pair]
     if (outcome := stats.apply_losses(verdict.verdict, *failed)) != verdict.verdict:
         verdict, note = verdict._replace(verdict=outcome), f"{LOST}: {failed[0]} and {failed[1]} of the two sides"
     of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
@@ -320,8 +320,8 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
     row |= {"looks": len(sessions.list_looks(verdict.blocks, paired)), "verdict": verdict.verdict}
     row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
-    for place, side in enumerate(("baseline", "contender")):
-        row |= {f"attempts_{side}": attempts[place], f"failed_{side}": failed[place]}
+    for side, records, lost in zip(("baseline", "contender"), pair, failed, strict=True):
+        row |= {f"attempts_{side}": len(records), f"failed_{side}": lost}
     return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
 
 

@@ -62,8 +62,7 @@ def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
     order = [number for _, number, _ in rows]
     days = [{session[:10] for session, number, _ in rows if number == side} for side in (0, 1)]
     dates = pd.to_datetime([session[:10] for session, _, _ in rows], errors="coerce").fillna(pd.Timestamp(0))
-    numbers = (range(len(rows)), [date.toordinal() for date in dates])
-    halves = [[{str(number % 2)} for number in each] for each in numbers]
+    halves = [[{str(place % 2)} for place in range(len(rows))], [{str(date.toordinal() % 2)} for date in dates]]
     kinds = [{name.partition(" ")[0] for name in machines} for _, _, machines in rows]
     apart = [] if _is_alternating(order) else ["times" if days[0] & days[1] else "days"]
     apart += ["turns"] * any(is_coinciding(order, labels) for labels in halves)

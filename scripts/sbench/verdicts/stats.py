@@ -234,11 +234,8 @@ def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> O
     at least `LOST` more records than the other is not faster; the outcome is then `no evidence`.
     """
     more = lost_contender - lost_baseline
-    flattered = {
-        Outcome.SAME: lost_baseline + lost_contender > 0,
-        Outcome.FASTER: more >= LOST,
-        Outcome.SLOWER: -more >= LOST,
-    }
+    any_lost = lost_baseline + lost_contender > 0
+    flattered = {Outcome.SAME: any_lost, Outcome.FASTER: more >= LOST, Outcome.SLOWER: -more >= LOST}
     return Outcome.NO_EVIDENCE if flattered.get(outcome) else outcome
 
 

@@ -107,14 +107,12 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
     batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
     counted = {row["repeat"] for row in deciding}
     if verdict == Outcome.MISSES and (len(counted) == 1 or 2 * len(counted) <= len(batteries)):
-        # For each segment, its lower bound as a multiple of the limit, and the multiple that it needs.
-        seen = [
-            (row["low_ms"] / height, SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW, row["jobs"])
-            for row in deciding
-        ]
-        if not any(low >= sure for low, sure, _ in seen):
+        # The segment that is closest to deciding: its lower bound as a multiple of the limit, and the multiple needed.
+        least = [SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding]
+        seen = ((row["low_ms"] / height, sure, row["jobs"]) for row, sure in zip(deciding, least, strict=True))
+        low, sure, jobs = max(seen, key=lambda one: one[0] / one[1])
+        if low < sure:
             of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "a single battery"
-            low, sure, jobs = max(seen, key=lambda one: one[0] / one[1])
             few = f" of {jobs} job{'s' * (jobs > 1)}" if sure == SURE_FEW else ""
             return (
                 f"only {of} missed it, at {math.floor(100 * low + 1e-6) / 100:g} × the limit; a single battery{few}"
