@@ -108,8 +108,9 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
     if strange := list_dropped_cells(folder, cells):
         print(f"{folder}: left out {len(strange)} cells that are not in the matrix", file=sys.stderr)
     for cell, repeat in _find_missing(kept):
-        path = folder / cell / f"repeat={repeat}.json"
-        kept.append(Kept(cell, cells[cell], repeat, path, None, f"{path} is missing, so the record counts as lost"))
+        name = f"repeat={repeat}.json"
+        why = f"{name} is missing, so the record counts as lost"
+        kept.append(Kept(cell, cells[cell], repeat, folder / cell / name, None, why))
     places = {cell: place for place, cell in enumerate(cells)}
     yield from sorted(kept, key=lambda one: (places[one.cell], one.repeat))
 
