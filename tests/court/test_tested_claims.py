@@ -46,7 +46,7 @@ TRUE = {
     "true-bytes": (build_claim({"size": 1000}, {"size": 3000}, title="bytes", decided_by="bytes", claimed="3"), HOLDS),
     "true-repeated": (build_claim({"gets": 3}, {"gets": 3, "step": 0}, title="repeated", claimed="0"), HOLDS),
     "true-values": (build_claim({"gets": 1}, {"gets": 2}, title="equal values", claimed="0"), HOLDS),
-    "true-times": (build_claim({"delay_s": 0.1}, {"delay_s": 0.2}, **TIMES), HOLDS),
+    "true-times": (build_claim({"delay_s": 0.3}, {"delay_s": 0.6}, **TIMES), HOLDS),
     # Beside the delay, a request and eight: 0.4 s and 0.8 s over the second network.
     "true-region": (
         build_claim({"gets": 1, "delay_s": 0.3}, {"gets": 8}, **FAR),
