@@ -142,8 +142,7 @@ TEMPLATES = {
     "bootstrap CI over blocks, and a sign-flip test of whole blocks, corrected for all comparisons of a factor.",
     "method of verdicts": "Verdict {verdict}: {meaning}.",
     "method of metrics": "Verdicts use the {title}; the other metrics locate a difference.",
-    "method of repeats": "Figures show all repeats; outliers stay. Failed and invalid repeats are shown, but enter no "
-    "verdict.",
+    "method of repeats": "Figures show outliers, too. Failed and invalid repeats are shown, but enter no verdict.",
     "families": "The comparisons of a factor on a metric are a family. If nothing differs, at most {percent} % of "
     "runs report a difference in a family. Families here: {parts}.",
     "families that decide": "{many} on the deciding metric (together at most {percent} %)",

@@ -8,7 +8,7 @@ from sbench.studies.blobs import patterns
 from sbench.studies.blobs.report import words
 
 MIB = 2**20
-AGAIN = "retries, all repeats"
+AGAIN = "retries, sum of repeats"
 MOST = "{:,.0f}".format
 
 

@@ -27,7 +27,7 @@ TEMPLATES = {
     "cost of faults": ", each at a cost of {gets} additional GET{s} and {seconds} s",
     "table of recovery": "Reads: reads with at least one fault. Failed: reads that ended with an error or wrong "
     "values. Survived faults and their cost, compared with the cell without faults, refer to the recovered reads.",
-    "table of object times": "mean-obj-time, {access}: tasks of all repeats, by effective page buffer and number of "
-    "workers.",
+    "table of object times": "mean-obj-time, {access}: tasks of the repeats that measured every cell, by effective "
+    "page buffer and number of workers.",
 }
 fill = make_fill(TEMPLATES)
