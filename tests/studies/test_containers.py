@@ -336,6 +336,12 @@ def test_a_table_distinguishes_a_median_read_that_saves_nothing_from_an_interval
     assert get_reads([1.1] * 2) == "∞"
 
 
+def test_a_run_without_comparisons_has_no_sentences_on_their_requests():
+    run = build_results([0.5] * 6, [2.0] * 6)
+    run.cells["requests"] = [2, 4]
+    assert list(results.describe_requests(run)) == []
+
+
 def test_the_headline_names_all_containers_that_send_the_fewest_requests():
     run = build_results([0.5] * 6, [2.0] * 6)
     run.cells["requests"] = 2

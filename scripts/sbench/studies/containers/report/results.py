@@ -105,7 +105,8 @@ def describe_fewest(run: Results) -> Iterator[Sentence]:
 def describe_requests(run: Results) -> Iterator[Sentence]:
     """Yield a sentence for each pair of levels whose requests differ, with the largest differences first."""
     counts = run.cells.set_index("cell")["requests"] if "requests" in run.cells else pd.Series(dtype=float)
-    rows = run.get_comparisons()
+    if (rows := run.get_comparisons()).empty:
+        return
     rows = rows.assign(new=rows["contender_cell"].map(counts), old=rows["baseline_cell"].map(counts))
     rows = rows.assign(size=(rows["new"] / rows["old"]).map(lambda ratio: max(ratio, 1 / ratio)))
     rows = rows[rows["size"] > 1].sort_values("size", ascending=False, kind="stable")
