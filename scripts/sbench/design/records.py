@@ -112,7 +112,7 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
         why = f"{name} is missing, so the record counts as lost"
         kept.append(Kept(cell, cells[cell], repeat, folder / cell / name, None, why))
     places = {cell: place for place, cell in enumerate(cells)}
-    yield from sorted(kept, key=lambda one: (places[one.cell], one.repeat))
+    yield from sorted(kept, key=lambda record: (places[record.cell], record.repeat))
 
 
 def list_dropped_cells(folder: Path, cells: Container[str]) -> list[str]:

@@ -110,7 +110,7 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
         # The segment that is closest to deciding: its lower bound as a multiple of the limit, and the multiple needed.
         least = [SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding]
         seen = ((row["low_ms"] / height, sure, row["jobs"]) for row, sure in zip(deciding, least, strict=True))
-        low, sure, jobs = max(seen, key=lambda one: one[0] / one[1])
+        low, sure, jobs = max(seen, key=lambda segment: segment[0] / segment[1])
         if low < sure:
             of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "a single battery"
             few = f" of {jobs} job{'s' * (jobs > 1)}" if sure == SURE_FEW else ""
