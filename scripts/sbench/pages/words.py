@@ -19,7 +19,7 @@ MEANINGS = {
     "for other comparisons",
     "faster, slower": "p ≤ 0.05 (less if blocks were added after a first look), corrected for all comparisons of the "
     "factor, and the 95 % CI excludes 1",
-    Outcome.NO_EVIDENCE: "neither of these, or a side lost two records more than the other; a difference may exist; "
+    Outcome.NO_EVIDENCE: "neither of these, or lost records forbid them; a difference may exist; "
     "the page gives the smallest that this run could have detected",
     Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in the same "
     f"session on the same machine, or the harness takes more than {HARNESS} % of a side's time and may reverse the "
