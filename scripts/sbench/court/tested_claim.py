@@ -140,8 +140,8 @@ def read_commit(claim: TestedClaim) -> dict[str, Any]:
         "refuted_if"} from the first version on; "records", the commits that the records of its cells name.
 
     Raises:
-        Problem: the claim, or its module, differs from the commit, or its commit is not part of those of its records.
-            What would refute a claim is committed before a run.
+        Problem: the claim, or its module, differs from the commit, or is younger than the commits of its records. What
+            would refute a claim is committed before a run.
     """
     names = list(map(str, claim.files))
     if _run_git("rev-parse", "--is-inside-work-tree") != "true":

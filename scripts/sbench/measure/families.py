@@ -84,7 +84,7 @@ class Blocks:
         """Build the schedule of looks, one after each round; return None if no record contains its round.
 
         Blocks without a round come from a call with a fixed number of repeats. Before the first round they belong to
-        it; after it, those of each session are a round of their own, whose maximum is their last block.
+        it; after it, the blocks of a session are a separate round, whose maximum is its last block.
         """
         if "round" not in self._runs or self._runs["round"].isna().all():
             return None

@@ -59,11 +59,12 @@ class Course:
 
     @property
     def deciding_segment(self) -> dict:
-        """Return the series, or if it does not meet the limit, its slowest segment with the same verdict, if any.
+        """Return the row of the series, or of its slowest segment with the same verdict, whose latency decides.
 
-        Series that meet a limit are compared in the headline, so their latency is that of all jobs.
+        The headline compares series that meet a limit, so their latency is of all jobs, unless missing histograms leave
+        it unknown whether the latency of all jobs together is below the limit.
         """
-        if self.verdict == Outcome.MEETS:
+        if self.verdict == Outcome.MEETS and self.whole["high_ms"] < self.whole["limit_ms"]:
             return self.whole
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
@@ -300,7 +301,10 @@ def _format_value(course: Course) -> str:
     row = course.deciding_segment
     if course.outcome == Outcome.UNDECIDED or pd.isna(row["value_ms"]):
         return phrases.format_latency(row)
-    return f"{phrases.format_near_limit(row['value_ms'], course.whole['limit_ms'])} ms"
+    parts = sum(map(len, course.stretches))
+    is_part = course.verdict == Outcome.MEETS and row is not course.whole and parts > 1
+    part = words.fill("slowest segment", segments=parts) if is_part else ""
+    return f"{phrases.format_near_limit(row['value_ms'], course.whole['limit_ms'])} ms{part}"
 
 
 def _format_kept_time(course: Course) -> str:

@@ -99,8 +99,8 @@ TEMPLATES = {
     "title of left out": "Unusable files of the import",
     # Captions of tables, and explanations of their colours.
     "table at a glance": "Each verdict covers all jobs of a series. Beside it: p99 [95 % CI] of these jobs or, if "
-    "they do not meet the limit and their level changed, of the slowest segment with this verdict. Stayed below: from "
-    "the start of the battery to the first segment that does not meet the limit.",
+    "their level changed and they do not meet the limit or lack histograms, of the slowest segment with this verdict. "
+    "Stayed below: from the start of the battery to the first segment that does not meet the limit.",
     "shares at a glance": " Operations at the limit or above: their share of all operations and, because a stall of "
     "any length is a single operation, their share of the time [95 % CI].",
     "table of rates": "Rates and latencies over all jobs of a series; the highest p99 first.",
