@@ -265,6 +265,20 @@ def test_blocks_of_a_call_with_fixed_repeats_after_a_round_are_a_round(seed: int
 
 
 @pytest.mark.rule(5)
+@pytest.mark.parametrize("block", [3, 8])
+def test_a_block_in_which_all_records_failed_is_no_look(block: int):
+    """Failed records do not contain their round."""
+
+    def change(record: dict) -> dict:
+        return failed(record) | {"session": record["session"]} if record["repeat"] == block else record
+
+    config = configure(Path(), most_repeats=8, extra_blocks=0)
+    *_, last = Simulation(config, apart(1.5, 1.04), noise=0.05, seed=3, change=change).call()
+    assert last["ends"][0] == 6
+    assert block - 1 not in last["ends"]
+
+
+@pytest.mark.rule(5)
 def test_a_run_can_be_reported_after_a_call_with_as_many_most_repeats_as_repeats():
     config = configure(Path(), most_repeats=8)
     simulation = Simulation(config, apart(1.5, 1.04), noise=0.05, seed=3)

@@ -119,6 +119,12 @@ def test_sides_that_lost_samples_are_not_the_same(folder, capsys):
     assert judged(a, c)["verdict"] == "no evidence"
     assert main(["compare", str(a), str(c)]) == 0
     assert "10 and 9 runs, 1 lost, which may be the slow ones" in capsys.readouterr().out
+    both = [
+        {"command": name, "times": [*times], "exit_codes": [0] * (10 - n) + [1] * n} for name, n in (("a", 0), ("b", 4))
+    ]
+    (folder / "both.json").write_text(json.dumps({"results": both}), encoding="utf-8")
+    row = judged(folder / "both.json")
+    assert (row["verdict"], row["lost"]) == ("no evidence", 4)
     rows = [f"{arm},{block},{1 + block / 10**4}" for block in range(10) for arm in ("old", "new")]
     assert judged(write_csv(folder / "a.csv", "arm,block,value", *rows))["verdict"] == "same"
     row = judged(write_csv(folder / "b.csv", "arm,block,value", *rows[:-1]))

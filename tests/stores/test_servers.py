@@ -1,6 +1,7 @@
 """Servers of the workflow's own: what they hold and count, and that they end with what started them."""
 
 import contextlib
+import http.server
 import json
 import os
 import resource
@@ -10,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterable
@@ -242,6 +244,30 @@ def test_what_passed_comes_in_pieces(tmp_path, environments):
     assert [row["range"] for row in passed["exchanges"]] == [f"bytes={number}-{number}" for number in range(5000)]
     assert len(lines) > 2
     assert max(lines) < 2**20
+
+
+@pytest.mark.parametrize("lines", [[], ['{"sent": 1}'], ['{"sent": 1}', '[{"begin": 0}]'], ['{"sent": 1}', '[{"beg']])
+def test_an_answer_that_was_cut_is_one_line_and_loses_no_requests(tmp_path, environments, lines):
+    with proxied(tmp_path, environments, {}) as proxy, http.server.HTTPServer(("127.0.0.1", 0), _Cut) as cut:
+        _Cut.text = "".join(f"{line}\n" for line in lines)
+        threading.Thread(target=cut.handle_request, daemon=True).start()
+        proxy._control = f"http://127.0.0.1:{cut.server_port}"
+        with pytest.raises(Problem, match="the proxy of the emulated network does not respond"):
+            proxy.fetch_traffic()
+
+
+class _Cut(http.server.BaseHTTPRequestHandler):
+    """Answers with a text that may end too early."""
+
+    text = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.text.encode())
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
 
 
 def test_an_emulated_network_answers_nobody_who_lacks_its_token(tmp_path, environments):

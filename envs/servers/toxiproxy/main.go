@@ -89,7 +89,7 @@ func main() {
 	})
 	answer("/passed", func(w http.ResponseWriter, r *http.Request) {
 		if err := traffic.write(w, faults.end()); err != nil {
-			// The client then sees that the answer is not whole.
+			// The client misses the line at the end.
 			panic(http.ErrAbortHandler)
 		}
 	})

@@ -91,7 +91,7 @@ func (r *recorder) reset() {
 }
 
 // write sends what passed as lines of JSON, so that no more than a piece of it is text at a time: first the numbers, with
-// how many faults were injected, then lists of exchanges.
+// how many faults were injected, then lists of exchanges, of which the last is empty.
 func (r *recorder) write(w io.Writer, injected int) error {
 	r.Lock()
 	r.Injected = injected
@@ -112,7 +112,7 @@ func (r *recorder) write(w io.Writer, injected int) error {
 			return err
 		}
 	}
-	return nil
+	return lines.Encode([]*exchange{})
 }
 
 func (r *recorder) handshake(done bool) {

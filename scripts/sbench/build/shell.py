@@ -27,12 +27,14 @@ PIN = re.compile(
 )
 
 
-# How uv, pip, cargo, go, npm and git report that they reach nothing. A refusal by a server is something else.
+# How uv, pip, cargo, go, npm and git report at their end that they reach nothing. A server's refusal is another thing.
 _NO_NETWORK = re.compile(
-    r"[^:()\n]*(name resolution|resolv\w+ (dns|host|proxy)|no such host|network is unreachable|no route to host"
-    r"|(connection|operation) (refused|timed out)|i/o timeout|\b(E(CONN|NET|HOST|NOTF|TIMED)|EAI_)\w+)[^:()\n]*",
+    r"[^:()\n]*(name resolution|(could not|couldn't|failed to) (resolve|lookup)|no such host|network is unreachable"
+    r"|no route to host|(connection|operation) (refused|timed out)|dns error|i/o timeout"
+    r"|(?-i:\b(E(CONN|NET|HOST|NOTF|TIMED)|EAI_)[A-Z]+))[^:()\n]*",
     re.IGNORECASE,
 )
+_LAST_LINES = 30
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,13 @@ class Workshop:
         """
         if output := self.try_step(step, *command, cwd=cwd, **variables):
             print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
-            end = f"see its output in {self.log}"
-            if cause := _NO_NETWORK.search(output):
-                end = (
-                    f"it needs a network, and found none ({cause[0].strip()}); where there is one, build into"
-                    f" {self.log.parent} first: sbench run CONFIG --yes -- --until environment servers"
+            why = ""
+            if cause := _NO_NETWORK.search("\n".join(output.splitlines()[-_LAST_LINES:])):
+                why = (
+                    f"it seems to have found no network ({cause[0].strip()}), and where there is one,"
+                    f" sbench run CONFIG --yes -- --until environment servers builds into {self.log.parent}; "
                 )
-            raise Problem(f"{self.name}: step “{step}” failed; {end}")
+            raise Problem(f"{self.name}: step “{step}” failed; {why}see its output in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
         """Run a build step like `run_step`, but do not raise Problem if the command fails.

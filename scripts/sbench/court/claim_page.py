@@ -46,8 +46,10 @@ def show_claim(page: Page, tables: Path | str, facts: Path | str) -> None:
     """
     folder, made = Path(tables), read_json(facts)
     claim = load_claim(made["claim"])
-    if made.get("commit") and read_commit(claim).get("commit") != made["commit"]:
-        raise Problem(f"{claim.files[0]} is younger than {facts}; run ./sbench published {claim.id}")
+    commit = read_commit(claim).get("commit")
+    if commit and made.get("commit", commit) != commit:
+        files = " or ".join(map(str, claim.files))
+        raise Problem(f"{files} is younger than {facts}; run ./sbench published {claim.id}")
     runs, judgement = judge_runs(claim, folder / "runs.csv")
     date = "date unknown" if claim.date == "unknown" else claim.date
     address = claim.address if "://" in claim.address else f"../../{claim.address}"

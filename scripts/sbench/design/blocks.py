@@ -250,7 +250,7 @@ def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) ->
     if words := tuple(config["again"]):
         named = (cell.name for cell in selected if cell.name.startswith(words) and cell.name in sessions)
         anew = {name: sorted(sessions[name]) for name in named}
-        return Open([], [], [], [], anew, None if in_turn else 0)
+        return Open([], [], [], [], anew, None if in_turn else 0, cells=list(anew))
     compare, repeats = study.get_section(config)["compare"], study.count_repeats(config)
     fresh = [cell for cell in selected if cell.name not in sessions]
     needs = list_library_artefacts(config["run"], fresh) + list_data_artefacts(config["run"], fresh)
@@ -258,7 +258,8 @@ def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) ->
     blocks = list_next_blocks(list_begun_blocks(sessions), count_lacking_blocks(selected, compare, sessions, repeats))
     certain = count_lacking_blocks(measured_before, compare, sessions, repeats) if measured_before else len(blocks)
     draw = None if in_turn else choose_draw(selected, compare, get_order_seed(config, study.name), blocks)
-    return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {}, draw)
+    names = [cell.name for cell in selected] if config["only"] else None
+    return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {}, draw, cells=names)
 
 
 def list_library_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:

@@ -124,23 +124,21 @@ def _find_missing(kept: Sequence[Kept]) -> Iterator[tuple[str, int]]:
     """Yield the cell and block of each record that its session must have measured, but whose file does not exist.
 
     All blocks of a round measure the same cells, so these are the cells that the session measured in other blocks of
-    the round. The last block may have been cut short, after which nothing is missing. Imported records have no session.
+    the round. Its last block is not considered, because the call may have ended there. Imported records, which have
+    no session, are not either.
     """
     tried = [one.record for one in kept if one.record and "cause" not in one.record and one.record.get("session")]
     rounds: dict[int, int] = {}
     for record in tried:
         rounds[record["repeat"]] = max(rounds.get(record["repeat"], 0), record.get("round", 0))
-    by_round: dict[tuple[str, int], dict[int, list[dict]]] = {}
+    by_round: dict[tuple[str, int], list[dict]] = {}
     for record in tried:
-        block = record["repeat"]
-        by_round.setdefault((record["session"], rounds[block]), {}).setdefault(block, []).append(record)
+        by_round.setdefault((record["session"], rounds[record["repeat"]]), []).append(record)
     there = {(one.cell, one.repeat) for one in kept}
     for of_round in by_round.values():
-        due = dict.fromkeys(record["name"] for of_block in of_round.values() for record in of_block)
-        for block, of_block in of_round.items():
-            positions = [record["position"] for record in of_block if "position" in record]
-            if block < max(of_round) or not positions or max(positions) - min(positions) >= len(of_block):
-                yield from ((cell, block) for cell in due if (cell, block) not in there)
+        begun = {record["repeat"] for record in of_round}
+        due = dict.fromkeys(record["name"] for record in of_round)
+        yield from ((cell, block) for block in begun - {max(begun)} for cell in due if (cell, block) not in there)
 
 
 def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:

@@ -88,11 +88,15 @@ class Blocks:
         """
         if "round" not in self._runs or self._runs["round"].isna().all():
             return None
-        of_block = self._runs.reindex(columns=["round", "most_repeats", "session"]).groupby(self._block_of)
-        rounds, mosts = (of_block[name].max().astype(float) for name in ("round", "most_repeats"))
-        fixed = (rounds.isna() & rounds.ffill().notna()).to_numpy()
-        largest = pd.Series(np.where(fixed, np.arange(len(mosts)) + 1.0, mosts)).cummax().bfill()
-        names = np.where(fixed, of_block["session"].first().astype(str), rounds.bfill().astype(str))
+        columns = ["round", "most_repeats", "session", "counts"]
+        of_block = self._runs.reindex(columns=columns).groupby(self._block_of)
+        rounds, mosts = (of_block[name].max().astype(float) for name in columns[:2])
+        # Failed records do not contain their round. A block without any other belongs to the round before it.
+        counts = of_block["counts"].any()
+        fixed = (rounds.isna() & rounds.ffill().notna() & counts).to_numpy()
+        largest = pd.Series(np.where(fixed, np.arange(len(mosts)) + 1.0, mosts)).cummax().ffill().bfill()
+        named = pd.Series(np.where(fixed, of_block["session"].first().astype(str), rounds.bfill().astype(str)))
+        names = named.where(counts).ffill().bfill().to_numpy()
         last = np.flatnonzero(np.append(names[1:] != names[:-1], True))
         return plan_schedule([int(place) + 1 for place in last], [int(largest[place]) for place in last])
 

@@ -207,23 +207,23 @@ def count_orders(measured: Sequence[dict]) -> dict:
 def _count_overlapping(measured: Sequence[dict]) -> int | None:
     """Count the records whose measurement began before an earlier one on the same machine ended; None if unknown.
 
-    Only records of the same session are compared, by the machine's uptime, which setting its clock does not change.
-    Older records have UTC times; if two of these in whole seconds are equal, the lower position is first.
+    Times are the machine's uptime, which setting its clock does not change. Older records have UTC times, which are
+    compared within a session; if two of these in whole seconds are equal, the lower position is first.
     """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
     steps = pd.DataFrame([_compute_step_times(record) for record in measured]).sort_values(["start", "position"])
-    last_end = steps.groupby(["node", "session"])["end"].transform(lambda ends: ends.cummax().shift())
+    last_end = steps.groupby(["node", "clock"])["end"].transform(lambda ends: ends.cummax().shift())
     return int((steps["latest"] < last_end).sum())
 
 
 def _compute_step_times(record: dict) -> dict:
-    """Return the earliest start, latest start and end of a record's measuring job in s, with node and session."""
+    """Return the earliest start, latest start and end of a record's measuring job in s, with its node and clock."""
     start = record.get("started_uptime_s") or datetime.fromisoformat(record["started_utc"]).timestamp()
     latest = start + (_MS if "." in record["started_utc"] else 1)
     place = {
         "node": record["host"].get("node", ""),
-        "session": record.get("session", ""),
+        "clock": ("started_uptime_s" in record and record["host"].get("boot")) or record.get("session", ""),
         "position": record["position"],
     }
     return {**place, "start": start, "latest": latest, "end": start + record["step_seconds"]}

@@ -269,12 +269,13 @@ def _describe_order(order: dict) -> list[str]:
     if not order:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
-    full = len(order["full"])
+    # Facts of earlier versions do not list them.
+    full = len(order.get("full", range(repeats)))
     fields = {"repeats": prose.format_count(full, "repeat"), "complete": complete, "more": repeats - full}
     every = words.fill("each cell in each" if complete == full else "each cell in some", **fields)
     some = words.fill("some cells in others", **fields) if full < repeats else ""
     if not full:
-        every, some = words.fill("no full block"), ""
+        every, some = words.fill("each cell in some", **fields), words.fill("no full block")
     how = words.fill("in few orders", orders=prose.format_count(orders, "order")) if repeats > 1 else ""
     how = words.fill("in own orders") if orders > 1 and orders >= repeats - 1 else how
     beside = words.fill("time unknown") if overlapping is None else words.fill("none overlap")

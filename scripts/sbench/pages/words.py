@@ -130,7 +130,7 @@ TEMPLATES = {
     "each cell in some": "{complete} of {repeats} measured every cell once; the others lack some",
     "some cells in others": " {more} more measured some of the cells: times and rates of cells leave these out, "
     "comparisons do not.",
-    "no full block": "no repeat measured every cell, so times and rates of different cells are of different repeats",
+    "no full block": " No repeat measured every cell, so times and rates of different cells are of different repeats.",
     "in few orders": ", in {orders} only",
     "in own orders": ", in a new order each time",
     "time unknown": "start and end times are not known",

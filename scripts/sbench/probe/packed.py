@@ -136,7 +136,9 @@ def _read_tar(stream: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             yield shorten_name(PurePosixPath(member.name).as_posix()), content.read()
 
 
-def read_tar(stream: IO[bytes], most: int, file_bytes: int) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+def read_tar(
+    stream: IO[bytes], most: int, file_bytes: int, members: int = MEMBERS
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Yield (header, content) of each member of a tarball of at most `most` bytes; the content of a directory is None.
 
     Raises:
@@ -146,8 +148,8 @@ def read_tar(stream: IO[bytes], most: int, file_bytes: int) -> Iterator[tuple[ta
     metered = _Metered(stream, most)
     with tarfile.open(fileobj=metered, mode="r|", tarinfo=_Member) as archive:
         for count, member in enumerate(archive):
-            if count == MEMBERS:
-                raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
+            if count == members:
+                raise Problem(f"is not unpacked: it holds more than {members:,} files and folders")
             _validate_tar_member(member, file_bytes)
             metered.until = member.offset_data + member.size + _HEADER_BYTES
             yield member, archive.extractfile(member)

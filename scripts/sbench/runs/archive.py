@@ -45,7 +45,9 @@ _KEYS = {"run": str, "name": str, "version": str, "studies": dict, "files": dict
 _FACTS = {"name": str, "config": dict, "sessions": list, "git": list}
 # Maximum compression ratio, and maximum size of the manifest in bytes. Records compress to about a tenth of their size;
 # an archive with a much larger ratio could fill the disk or memory.
-_MOST_TIMES, _MOST_OF_MANIFEST = 1000, 16 * 2**20
+_MOST_TIMES, _MOST_OF_MANIFEST = 1000, 64 * 2**20
+# Minimum size of an archive in bytes for each of its files, if these are many. A record has more.
+_LEAST_OF_FILE = 100
 _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -86,10 +88,6 @@ def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
     """
     studies = read_study_names(results, order)
     members = dict(sorted(_list_members(results, studies)))
-    if len(members) >= packed.MEMBERS:
-        raise Problem(
-            f"{results} has {len(members):,} files, and an archive less than {packed.MEMBERS:,}; split the run"
-        )
     name, code = build_permanent_name(results.name, sorted(studies.values())), provenance.describe_code(())
     manifest = {
         **{"archive": 1, "run": results.name, "name": name, "studies": studies},
@@ -231,7 +229,8 @@ def _unpack_archive(stream: IO[bytes], most: int, work: Path) -> dict:
 
     The hash of each file is verified.
     """
-    members = packed.read_tar(stream, most, most)
+    most_files = max(packed.MEMBERS, most // _MOST_TIMES // _LEAST_OF_FILE)
+    members = packed.read_tar(stream, most, most, most_files + 1)
     first, content = next(members, (None, None))
     if not content or first.name != MANIFEST or first.size > _MOST_OF_MANIFEST:
         raise Problem(f"is not an archive of a run: it must begin with {MANIFEST}")
@@ -239,8 +238,8 @@ def _unpack_archive(stream: IO[bytes], most: int, work: Path) -> dict:
     if missing := _list_lacking_keys(manifest, _KEYS):
         raise Problem(f"{MANIFEST} lacks {missing[0]}")
     expect_name(manifest["run"], MANIFEST)
-    if len(manifest["files"]) >= packed.MEMBERS:
-        raise Problem(f"{MANIFEST} names more than {packed.MEMBERS:,} files")
+    if len(manifest["files"]) > most_files:
+        raise Problem(f"{MANIFEST} names more than {most_files:,} files")
     due = dict(manifest["files"])
     for member, content in members:
         digest = due.pop(member.name, None)

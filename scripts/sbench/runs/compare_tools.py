@@ -178,7 +178,8 @@ def build_sides(base: Sequence[ToolFile], other: Sequence[ToolFile]) -> Sides:
     if not pairs:
         raise Problem(f"{titles[0]} and {titles[1]} have no benchmark in common: {prose.format_list(alone)}")
     machines = tuple(" and ".join(sorted({file.machine for file in side} - {""})) for side in (base, other))
-    own = has_sessions and is_coinciding([0] * len(base) + [1] * len(other), [{file.machine} for file in files])
+    named = [{file.machine} for file in files]
+    own = has_sessions and {""} not in named and is_coinciding([0] * len(base) + [1] * len(other), named)
     checked = _build_checked(first.tool, titles, pairs, alone, has_sessions)
     return replace(checked, machines=machines, has_own_machines=own)
 
@@ -187,7 +188,7 @@ def _split_arms(file: ToolFile) -> Sides:
     """Return the sides of a single file: its first arm, and each other arm."""
     arms = list(file.series)
     if file.tool == HYPERFINE:
-        arms = [Series("", of.samples, of.unit, of.benchmark) for of in file.series]
+        arms = [replace(of, benchmark="", arm=of.benchmark) for of in file.series]
     first = arms[0].arm
     by_arm = {(of.benchmark, of.arm): of for of in arms}
     others = [of for of in arms if of.arm != first and (of.benchmark, first) in by_arm]

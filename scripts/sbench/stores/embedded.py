@@ -295,8 +295,10 @@ class Proxy:
                 response, in seconds since the reset.
         """
         with self._open_control("passed") as lines:
-            passed = json.loads(lines.readline())
-            return passed | {"exchanges": list(itertools.chain.from_iterable(map(json.loads, lines)))}
+            passed, *pieces = map(json.loads, lines)
+            if not pieces or pieces[-1]:
+                raise HTTPException("its answer has no end")
+            return passed | {"exchanges": list(itertools.chain.from_iterable(pieces))}
 
     def _call_control(self, what: str) -> str:
         with self._open_control(what) as answer:
@@ -307,7 +309,7 @@ class Proxy:
         try:
             with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
                 yield answer
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise Problem(f"the proxy of the emulated network does not respond: {reason}; run again") from error
 
