@@ -356,3 +356,6 @@ def main(client: str, rounds: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    sys.stdout.flush()
+    # Threads of icechunk and obstore that are still alive while Python ends abort the process, more often under load.
+    os._exit(0)
