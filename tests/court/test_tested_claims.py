@@ -214,7 +214,7 @@ def test_verdicts_of_an_earlier_run_name_its_commit_and_decide_no_younger_claim(
     # Neither may a page be made again from what was measured before.
     shutil.rmtree(clone / "results/claim-azure-broadcast")
     done = run_program(clone, "report.py", **made, out=page)
-    assert f"config/claims/azure-broadcast.yaml is younger than {folder}/facts.json" in done.stderr
+    assert f"azure_broadcast.py is younger than {folder}/facts.json" in done.stderr
     assert "Traceback" not in done.stderr
     assert not page.exists()
 

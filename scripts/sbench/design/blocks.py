@@ -258,7 +258,7 @@ def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) ->
     blocks = list_next_blocks(list_begun_blocks(sessions), count_lacking_blocks(selected, compare, sessions, repeats))
     certain = count_lacking_blocks(measured_before, compare, sessions, repeats) if measured_before else len(blocks)
     draw = None if in_turn else choose_draw(selected, compare, get_order_seed(config, study.name), blocks)
-    names = [cell.name for cell in selected] if config["only"] else None
+    names = [cell.name for cell in selected] if config.get("only") else None
     return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {}, draw, cells=names)
 
 

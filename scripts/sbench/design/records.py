@@ -124,16 +124,15 @@ def _find_missing(kept: Sequence[Kept]) -> Iterator[tuple[str, int]]:
     """Yield the cell and block of each record that its session must have measured, but whose file does not exist.
 
     All blocks of a round measure the same cells, so these are the cells that the session measured in other blocks of
-    the round. Its last block is not considered, because the call may have ended there. Imported records, which have
-    no session, are not either.
+    the round. Its last block is not considered, because the call may have ended there.
     """
-    tried = [one.record for one in kept if one.record and "cause" not in one.record and one.record.get("session")]
+    tried = [one.record for one in kept if one.record and "cause" not in one.record]
     rounds: dict[int, int] = {}
     for record in tried:
         rounds[record["repeat"]] = max(rounds.get(record["repeat"], 0), record.get("round", 0))
     by_round: dict[tuple[str, int], list[dict]] = {}
     for record in tried:
-        by_round.setdefault((record["session"], rounds[record["repeat"]]), []).append(record)
+        by_round.setdefault((record.get("session", ""), rounds[record["repeat"]]), []).append(record)
     there = {(one.cell, one.repeat) for one in kept}
     for of_round in by_round.values():
         begun = {record["repeat"] for record in of_round}

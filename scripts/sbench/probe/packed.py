@@ -131,13 +131,13 @@ def is_wanted(name: str) -> bool:
 
 
 def _read_tar(stream: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    for member, content in read_tar(stream, TOTAL_BYTES, FILE_BYTES):
+    for member, content in read_tar(stream, TOTAL_BYTES, FILE_BYTES, MEMBERS):
         if content and is_wanted(member.name):
             yield shorten_name(PurePosixPath(member.name).as_posix()), content.read()
 
 
 def read_tar(
-    stream: IO[bytes], most: int, file_bytes: int, members: int = MEMBERS
+    stream: IO[bytes], most: int, file_bytes: int, members: int
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Yield (header, content) of each member of a tarball of at most `most` bytes; the content of a directory is None.
 
